@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from perdure.codec.base import ENVELOPE, mark_of
-from perdure.codec.tagged.annotation import adapt, handed_in
+from perdure.codec.tagged.annotation import plan_of
+from perdure.codec.tagged.classes import NONE_HANDED, Handed
 from perdure.codec.tagged.lift import Lifting, Unreadable
 from perdure.codec.tagged.lower import PLAIN, TAG, Lowering, Refused
 from perdure.errors import CodecError
@@ -23,9 +24,6 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _STR: Final = frozenset({str})
 _MARKER: Final = b'"$"'
-
-# Annotations under which nothing is ever adapted. Looked up before anything else.
-_NEEDS_NOTHING: Final = frozenset({Any, object, None, type(None), str, int, float, bool})
 
 
 class JsonCodec:
@@ -59,14 +57,12 @@ class JsonCodec:
             value = _decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise _not_json(data, error) from error
+        if annotation is Any:
+            return _lift(value, NONE_HANDED) if _MARKER in data else value
+        plan = plan_of(annotation)
         if _MARKER in data:
-            value = _lift(value, annotation)
-        try:
-            if annotation in _NEEDS_NOTHING:
-                return value
-        except TypeError:  # Unhashable annotation.
-            pass
-        return adapt(value, annotation)
+            value = _lift(value, plan.handed)
+        return value if plan.idle else plan.adapt(value)
 
 
 def open_codec() -> JsonCodec:
@@ -75,7 +71,7 @@ def open_codec() -> JsonCodec:
 
 
 def _encode_other(value: Any, annotation: Any) -> bytes:
-    handed = handed_in(annotation)
+    handed = NONE_HANDED if annotation is Any else plan_of(annotation).handed
     try:
         try:
             return _encode(Lowering(handed).lower(value))
@@ -94,9 +90,9 @@ def _encode_other(value: Any, annotation: Any) -> bytes:
         ) from None
 
 
-def _lift(tree: Any, annotation: Any) -> Any:
+def _lift(tree: Any, handed: Handed) -> Any:
     try:
-        return Lifting(handed_in(annotation)).lift(tree)
+        return Lifting(handed).lift(tree)
     except Unreadable as unreadable:
         raise CodecError(
             f"cannot read the stored value at {unreadable.path}: {unreadable.reason}",

@@ -207,12 +207,13 @@ class _Enum(Record):
     kind = "enum"
 
     def take(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        if isinstance(value, enum.Flag):
+        if issubclass(self.cls, enum.Flag):
             # A combination of flags is no member; its number is all there is to it.
             return {"value": value._value_}, {}
-        if value is not self._members().get(value._name_):
-            raise Unfit(f"{value!r} is not a named member")
-        return {"name": value._name_}, {}
+        name = value._name_
+        if self._members().get(name) is not value:
+            raise Unfit(f"{name} is not a named member")
+        return {"name": name}, {}
 
     def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:
         if issubclass(self.cls, enum.Flag):
