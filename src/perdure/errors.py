@@ -360,6 +360,7 @@ class CodecError(PerdureError):
     Attributes:
         path: Where in the value, from ``$``, for example ``$.opts['lock']``.
         type_name: Module and name of the type at that place.
+        reason: Why, where there is more to say than that the type is unknown.
     """
 
     code = "codec"
@@ -370,6 +371,7 @@ class CodecError(PerdureError):
         *,
         path: str = "$",
         type_name: str = "",
+        reason: str = "",
         run_id: str | None = None,
         step: str | None = None,
         hint: str | None = None,
@@ -377,6 +379,7 @@ class CodecError(PerdureError):
         super().__init__(text, run_id=run_id, step=step, hint=hint)
         self.path = path
         self.type_name = type_name
+        self.reason = reason
 
 
 class Diverged(PerdureError):
