@@ -1,0 +1,405 @@
+"""Every error a user can see, as one tree.
+
+    PerdureError                  error
+    ├── UsageError                usage              the caller's mistake; nothing was stored
+    ├── RunError                  run                about one run
+    │   ├── RunFailed             run_failed         its body raised
+    │   ├── RunCancelled          run_cancelled
+    │   ├── RunTimedOut           run_timed_out
+    │   ├── RunTerminated         run_terminated
+    │   ├── RunParked             run_parked         it waits for a person or for code
+    │   ├── RunNotFound           run_not_found
+    │   └── IdConflict            id_conflict        the id belongs to another start
+    ├── StepFailed                step_failed        the step's own exception class is not here
+    │   ├── StepTimedOut          step_timed_out
+    │   └── StepInterrupted       step_interrupted   nobody knows whether it had its effect
+    ├── StoreError                store
+    │   ├── StoreUnavailable      store_unavailable  try again later
+    │   ├── StoreCorrupt          store_corrupt
+    │   ├── SchemaTooNew          schema_too_new
+    │   └── StoreConflict         store_conflict     internal: an append lost its race
+    ├── LeaseLost                 lease_lost         another worker owns the run now
+    ├── CodecError                codec              a value cannot be stored or read exactly
+    ├── Diverged                  diverged           replay asked for something else
+    └── VersionError              version            no code for the version of a run
+
+Invariants:
+
+INV-1  ``code`` is a stable string, unique per class. HTTP problem documents, metrics labels
+       and exit codes are derived from it, never from the class name or the text.
+INV-2  ``str(error)`` says what happened, to which run and step, and what to do next.
+INV-3  All state is in ``args`` and ``__dict__``, so that an error can be pickled, copied and
+       stored without calling its constructor.
+
+This module imports nothing of the package, so every layer can raise from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+__all__ = [
+    "CodecError",
+    "Diverged",
+    "IdConflict",
+    "LeaseLost",
+    "PerdureError",
+    "RunCancelled",
+    "RunError",
+    "RunFailed",
+    "RunNotFound",
+    "RunParked",
+    "RunTerminated",
+    "RunTimedOut",
+    "SchemaTooNew",
+    "StepFailed",
+    "StepInterrupted",
+    "StepTimedOut",
+    "StoreConflict",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreUnavailable",
+    "UsageError",
+    "VersionError",
+]
+
+
+class PerdureError(Exception):
+    """Root of every error this library raises.
+
+    Args:
+        text: What happened, one sentence without a final full stop.
+        run_id: The run it happened to; named in the message unless the text names it already.
+        step: The step it happened to; likewise.
+        hint: What to do next; the class may have a default.
+    """
+
+    code: ClassVar[str] = "error"
+    default_hint: ClassVar[str] = ""
+
+    run_id: str | None
+    step: str | None
+    hint: str
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        run_id: str | None = None,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.run_id = run_id
+        self.step = step
+        self.hint = self.default_hint if hint is None else hint
+
+    @property
+    def text(self) -> str:
+        """What happened, without the run, the step and the hint."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        # getattr: an instance rebuilt from stored data may lack attributes added later.
+        text = self.text or self.code.replace("_", " ")
+        where = [
+            f"{noun} {name!r}"
+            for noun, name in (
+                ("run", getattr(self, "run_id", None)),
+                ("step", getattr(self, "step", None)),
+            )
+            if name and repr(name) not in text
+        ]
+        if where:
+            text = f"{text} ({', '.join(where)})"
+        hint = getattr(self, "hint", "")
+        return f"{text}; {hint}" if hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with ``args``, which keyword-only signatures refuse.
+        return _rebuild, (type(self), self.args), self.__dict__
+
+
+def _rebuild(cls: type[PerdureError], args: tuple[Any, ...]) -> PerdureError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
+
+
+class UsageError(PerdureError):
+    """The caller asked for something that cannot be; nothing was stored."""
+
+    code = "usage"
+
+
+class RunError(PerdureError):
+    """Something about one run; ``run_id`` names it."""
+
+    code = "run"
+
+    def __init__(
+        self,
+        run_id: str,
+        text: str = "",
+        *,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(text or self._default_text(run_id), run_id=run_id, step=step, hint=hint)
+
+    def _default_text(self, run_id: str) -> str:
+        return f"run {run_id!r}: {self.code.replace('_', ' ')}"
+
+
+class RunFailed(RunError):
+    """The run's body raised; ``__cause__`` is that exception where its class is here.
+
+    Attributes:
+        type_name: Module and name of the exception's class.
+        message: Text of the exception.
+        traceback_text: Its traceback as it was printed where it was raised.
+    """
+
+    code = "run_failed"
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        type_name: str = "",
+        message: str = "",
+        traceback_text: str = "",
+        hint: str | None = None,
+    ) -> None:
+        what = ": ".join(part for part in (type_name, message) if part)
+        text = f"run {run_id!r} failed" + (f": {what}" if what else "")
+        super().__init__(run_id, text, hint=hint)
+        self.type_name = type_name
+        self.message = message
+        self.traceback_text = traceback_text
+
+
+class RunCancelled(RunError):
+    """The run was cancelled; ``reason`` is what the canceller gave."""
+
+    code = "run_cancelled"
+
+    def __init__(self, run_id: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(run_id, _ended(run_id, "was cancelled", reason), hint=hint)
+        self.reason = reason
+
+
+class RunTimedOut(RunError):
+    """The run did not end within its own time limit."""
+
+    code = "run_timed_out"
+
+    def __init__(
+        self, run_id: str, *, timeout_s: float | None = None, hint: str | None = None
+    ) -> None:
+        after = "" if timeout_s is None else f"after {timeout_s:g} s"
+        super().__init__(run_id, _ended(run_id, "timed out", after, " "), hint=hint)
+        self.timeout_s = timeout_s
+
+
+class RunTerminated(RunError):
+    """An operator ended the run at once; its clean-up did not run."""
+
+    code = "run_terminated"
+
+    def __init__(self, run_id: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(run_id, _ended(run_id, "was terminated", reason), hint=hint)
+        self.reason = reason
+
+
+class RunParked(RunError):
+    """The run cannot go on without a person or new code; it is kept, not lost."""
+
+    code = "run_parked"
+    default_hint = "remove the reason, then `perdure resume` it"
+
+    def __init__(self, run_id: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(run_id, _ended(run_id, "is parked", reason), hint=hint)
+        self.reason = reason
+
+
+class RunNotFound(RunError):
+    """No run has this id in this store."""
+
+    code = "run_not_found"
+    default_hint = "check the id and the database; `perdure list` shows the runs there are"
+
+    def _default_text(self, run_id: str) -> str:
+        return f"no run has the id {run_id!r}"
+
+
+class IdConflict(RunError):
+    """The id was used before, for another workflow or another input; nothing was started."""
+
+    code = "id_conflict"
+    default_hint = "use a new id, or start it exactly as it was started first"
+
+    def _default_text(self, run_id: str) -> str:
+        return f"run {run_id!r} was started before with another workflow or input"
+
+
+def _ended(run_id: str, verb: str, detail: str, separator: str = ": ") -> str:
+    return f"run {run_id!r} {verb}" + (f"{separator}{detail}" if detail else "")
+
+
+class StepFailed(PerdureError):
+    """A step raised an exception whose class is not known in this process.
+
+    Attributes:
+        type_name: Module and name of the original class.
+        message: Text of the original exception.
+        details: Attributes of the original exception that could be stored.
+        traceback_text: Its traceback as it was printed where it was raised.
+    """
+
+    code = "step_failed"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        type_name: str = "",
+        details: Mapping[str, Any] | None = None,
+        traceback_text: str = "",
+        run_id: str | None = None,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        text = ": ".join(part for part in (type_name, message) if part)
+        super().__init__(text, run_id=run_id, step=step, hint=hint)
+        self.type_name = type_name
+        self.message = message
+        self.details: dict[str, Any] = dict(details or {})
+        self.traceback_text = traceback_text
+
+
+class StepTimedOut(StepFailed):
+    """An attempt of a step took longer than its time limit."""
+
+    code = "step_timed_out"
+
+    def __init__(
+        self,
+        step: str,
+        *,
+        timeout_s: float | None = None,
+        run_id: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        after = "" if timeout_s is None else f" after {timeout_s:g} s"
+        super().__init__(f"step {step!r} timed out{after}", run_id=run_id, step=step, hint=hint)
+        self.timeout_s = timeout_s
+
+
+class StepInterrupted(StepFailed):
+    """An at-most-once step was cut off; whether it had its effect is not known."""
+
+    code = "step_interrupted"
+    default_hint = "find out whether it took effect; it is never run again by itself"
+
+    def __init__(self, step: str, *, run_id: str | None = None, hint: str | None = None) -> None:
+        super().__init__(f"step {step!r} was interrupted", run_id=run_id, step=step, hint=hint)
+
+
+class StoreError(PerdureError):
+    """The database refused, failed, or holds something unexpected."""
+
+    code = "store"
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached now; the same call may succeed later."""
+
+    code = "store_unavailable"
+    default_hint = "check that the database runs and can be reached; it is safe to try again"
+
+
+class StoreCorrupt(StoreError):
+    """Stored data breaks an invariant; nothing was guessed from it."""
+
+    code = "store_corrupt"
+    default_hint = "run `perdure verify` for the full list"
+
+
+class SchemaTooNew(StoreError):
+    """The database was migrated by a newer release than this one."""
+
+    code = "schema_too_new"
+    default_hint = "upgrade perdure in this environment"
+
+
+class StoreConflict(StoreError):
+    """Internal: an append found its place in the log taken. Users see `LeaseLost` instead."""
+
+    code = "store_conflict"
+
+
+class LeaseLost(PerdureError):
+    """Another worker owns the run now; nothing more of it may be done here."""
+
+    code = "lease_lost"
+
+
+class CodecError(PerdureError):
+    """A value cannot be stored exactly, or stored bytes cannot be read here.
+
+    Attributes:
+        path: Where in the value, from ``$``, for example ``$.opts['lock']``.
+        type_name: Module and name of the type at that place.
+    """
+
+    code = "codec"
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        path: str = "$",
+        type_name: str = "",
+        run_id: str | None = None,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(text, run_id=run_id, step=step, hint=hint)
+        self.path = path
+        self.type_name = type_name
+
+
+class Diverged(PerdureError):
+    """Replay asked for another operation than the one in the log; no effect was started.
+
+    Attributes:
+        expected: The recorded operation, as text.
+        found: The operation the code asked for, as text.
+    """
+
+    code = "diverged"
+    default_hint = "run it on the code it began with, or upgrade it explicitly"
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        expected: str = "",
+        found: str = "",
+        run_id: str | None = None,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        if not text:
+            text = f"replay diverged: recorded {expected}, the code asked for {found}"
+        super().__init__(text, run_id=run_id, step=step, hint=hint)
+        self.expected = expected
+        self.found = found
+
+
+class VersionError(PerdureError):
+    """No code here for the version a run is bound to, or versions contradict each other."""
+
+    code = "version"
