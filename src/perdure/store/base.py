@@ -148,8 +148,8 @@ class Store(Protocol):
         """Count what there is."""
         ...
 
-    def changed(self) -> bool:
-        """Whether another process may have written since the last call. A hint: True when in doubt; cheap."""
+    def change_count(self) -> int:
+        """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
 
 
