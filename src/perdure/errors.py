@@ -2,6 +2,7 @@
 
     PerdureError                  error
     ├── UsageError                usage              the caller's mistake; nothing was stored
+    │   └── InvalidValue          invalid_value      also a ValueError
     ├── RunError                  run                about one run
     │   ├── RunFailed             run_failed         its body raised
     │   ├── RunCancelled          run_cancelled
@@ -43,6 +44,7 @@ __all__ = [
     "CodecError",
     "Diverged",
     "IdConflict",
+    "InvalidValue",
     "LeaseLost",
     "PerdureError",
     "RunCancelled",
@@ -131,6 +133,12 @@ class UsageError(PerdureError):
     """The caller asked for something that cannot be; nothing was stored."""
 
     code = "usage"
+
+
+class InvalidValue(UsageError, ValueError):
+    """A setting or argument has a value that cannot be used."""
+
+    code = "invalid_value"
 
 
 class RunError(PerdureError):
@@ -368,6 +376,7 @@ class CodecError(PerdureError):
     Attributes:
         path: Where in the value, from ``$``, for example ``$.opts['lock']``.
         type_name: Module and name of the type at that place.
+        reason: Why, where there is more to say than that the type is unknown.
     """
 
     code = "codec"
@@ -378,6 +387,7 @@ class CodecError(PerdureError):
         *,
         path: str = "$",
         type_name: str = "",
+        reason: str = "",
         run_id: str | None = None,
         step: str | None = None,
         hint: str | None = None,
@@ -385,6 +395,7 @@ class CodecError(PerdureError):
         super().__init__(text, run_id=run_id, step=step, hint=hint)
         self.path = path
         self.type_name = type_name
+        self.reason = reason
 
 
 class Diverged(PerdureError):

@@ -119,6 +119,10 @@ class Store(Protocol):
         """
         ...
 
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of every run the worker owns. A plain read."""
+        ...
+
     def sweep(self) -> list[str]:
         """Mark live workers whose lease has ended as ``dead``, by compare-and-set, and return their ids.
 
