@@ -57,6 +57,8 @@ class StoreOptions(NamedTuple):
     read_only: bool = False
     migrate: bool = True
     """Bring an empty or older schema up to date on opening; else refuse it."""
+    trust_sqlite: bool = False
+    """Accept an SQLite older than the WAL-reset fix: the caller vouches that it carries the patch."""
 
 
 class Store(Protocol):
@@ -160,7 +162,7 @@ def open_store(url: str, options: StoreOptions) -> Store:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
     scheme = urlsplit(url).scheme.partition("+")[0].lower()
-    if not scheme.isidentifier() or scheme in {"base", "writer", "migrate"}:
+    if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme'}; expected sqlite:///file.db"
         raise UsageError(message)
     try:
@@ -171,5 +173,9 @@ def open_store(url: str, options: StoreOptions) -> Store:
         else:
             message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
         raise UsageError(message) from None
-    store: Store = module.open_store(url, options)
+    opener = getattr(module, "open_store", None)
+    if opener is None or opener is open_store:  # a module of this folder that is not a backend
+        message = f"no backend for {scheme}://; expected sqlite:///file.db"
+        raise UsageError(message)
+    store: Store = opener(url, options)
     return store
