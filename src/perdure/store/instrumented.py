@@ -137,6 +137,10 @@ class Instrumented:
         """See `perdure.store.base.Store.stats`."""
         return self._call("stats", self.inner.stats)
 
-    def changed(self) -> bool:
-        """See `perdure.store.base.Store.changed`."""
-        return self._call("changed", self.inner.changed)
+    def change_count(self) -> int:
+        """See `perdure.store.base.Store.change_count`."""
+        return self._call("change_count", self.inner.change_count)
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """See `perdure.store.base.Store.owned`."""
+        return self._call("owned", self.inner.owned, worker_id)

@@ -250,8 +250,7 @@ class MemoryStore:
             self._workers[worker_id] = worker._replace(
                 state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0)
             )
-            owned = {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
-            return Heartbeat(lease_us > 0, owned)
+            return Heartbeat(lease_us > 0, self._owned(worker_id))
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead; forget those that own nothing."""
@@ -328,10 +327,19 @@ class MemoryStore:
             workers = tuple((w.id, w.state, w.expires_at) for _, w in sorted(self._workers.items()))
             return StoreStats(runs, waiting, workers)
 
-    def changed(self) -> bool:
+    def change_count(self) -> int:
         """Nobody else can write here."""
         self._check()
-        return False
+        return 0
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return what a worker owns."""
+        self._check()
+        with self._lock:
+            return self._owned(worker_id)
+
+    def _owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
 
 
 def _check_row(row: RunRow) -> None:

@@ -60,7 +60,7 @@ class SqliteStore:
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
         self._session: Session | None = None
-        self._seen_version = 0
+        self._busy_looks = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -254,17 +254,21 @@ class SqliteStore:
         with self._open_session().reading() as connection:
             return listing.stats(connection, self._clock.now())
 
-    def changed(self) -> bool:
-        """Whether another process may have written since the last call. True while the writer is busy."""
+    def change_count(self) -> int:
+        """Return a number that changes when another process writes, and every time while the writer is busy."""
         session = self._open_session()
         if not session.acquire(block=False):
-            return True
+            self._busy_looks += 1
+            return -self._busy_looks
         try:
-            version = session.writer.data_version()
-            changed, self._seen_version = version != self._seen_version, version
-            return changed
+            return session.writer.data_version()
         finally:
             session.release()
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return what a worker owns."""
+        with self._open_session().reading() as connection:
+            return lease.owned(connection, worker_id)
 
 
 def _check_options(options: StoreOptions) -> None:

@@ -25,8 +25,13 @@ def heartbeat(connection: apsw.Connection, worker_id: str, lease_us: int, now: i
     else:
         connection.execute(SQL["leave"], (worker_id, now))
     alive = connection.changes() == 1
-    rows = connection.execute(SQL["owned"], (worker_id,)).fetchall() if alive else []
-    return Heartbeat(alive and lease_us > 0, {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in rows})
+    return Heartbeat(alive and lease_us > 0, owned(connection, worker_id) if alive else {})
+
+
+def owned(connection: apsw.Connection, worker_id: str) -> dict[str, tuple[int, int]]:
+    """Return run id to (epoch, inbox_n) of every run a worker owns."""
+    rows = connection.execute(SQL["owned"], (worker_id,)).fetchall()
+    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in rows}
 
 
 def sweep(connection: apsw.Connection, now: int) -> list[str]:
