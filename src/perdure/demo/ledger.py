@@ -64,7 +64,7 @@ class Ledger:
                 connection.execute("insert into effect values (?, ?, ?, ?)", (service, key, order_id, cents))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """What the ledger proves.
 

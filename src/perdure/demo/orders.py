@@ -13,7 +13,7 @@ ALTERED_EVERY = 20
 """One payment in so many is also reported with another amount, as a forged or damaged callback would be."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """One paid order, as the payment provider reports it."""
 

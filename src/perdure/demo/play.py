@@ -28,7 +28,7 @@ PACE_S = 0.01
 """Pause between two callbacks, so that they keep coming while workers die."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """How far the demonstration is.
 
@@ -45,7 +45,7 @@ class Scene:
     killed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How the demonstration ended.
 
