@@ -121,7 +121,7 @@ class Engine:
         await self.close()
 
     async def failure(self) -> str:
-        """Wait until this engine cannot go on, and return why: the database's driver failed, or the lease is lost.
+        """Wait until this engine cannot go on, and return why: the store failed, or the heartbeat did.
 
         A database that is merely unreachable is no reason: the engine waits for it.
         """
