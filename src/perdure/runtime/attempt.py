@@ -51,13 +51,20 @@ class Attempt:
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("_abandoned", "run", "running")
+    __slots__ = ("_abandoned", "run", "running", "waiting")
 
     def __init__(self, run: ResidentRun) -> None:
         self.run = run
         self.running: dict[str, Attempt] = {}
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
+        self.waiting: dict[str, int] = {}
+        """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
         self._abandoned = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether any attempt runs or is about to: the run has something to do."""
+        return bool(self.running or self.waiting)
 
     # -- beginning -----------------------------------------------------------------------------------------------
 
@@ -81,19 +88,17 @@ class Attempts:
     def _launch(self, operation: StepOperation, number: int) -> None:
         host = self.run.host
         if not host.lease_holds():
+            self.waiting[operation.id] = number
             host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
             return
-        previous = self.running.get(operation.id)
-        if previous is not None:
-            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)  # its thread has not ended yet
+        if operation.id in self.running:  # a timed-out attempt whose thread has not ended
+            self.waiting[operation.id] = number
             return
         attempt = Attempt(operation, number)
         self.running[operation.id] = attempt
         run = self.run
         scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
         context = operation.context if number == 1 else operation.context.copy()
-        if operation.definition.policy.durability == "none":
-            run.hold_quietly()
         if operation.definition.is_async:
             attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
         else:
@@ -101,6 +106,7 @@ class Attempts:
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         run = self.run
+        self.waiting.pop(operation.id, None)
         if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
             return
         self._launch(operation, number)
@@ -177,11 +183,15 @@ class Attempts:
             return
         del self.running[operation.id]
         if attempt.timed_out:
-            run.pump()
+            if operation.id in self.waiting:
+                self._launch_if_wanted(operation, self.waiting[operation.id])
+            run.pump_soon()
             return
         if attempt.given_up:
-            self._record(operation, EventType.STEP_CANCELLED, attempt.number)
-            run.pump()
+            if operation.unrecorded:
+                run.pump_soon()
+            else:
+                self._record(operation, EventType.STEP_CANCELLED, attempt.number)
             return
         if error is not None:
             self._failed(attempt, error)
@@ -193,7 +203,7 @@ class Attempts:
             return
         durability = operation.definition.policy.durability
         if durability == "none":
-            run.answer(operation, payload, None)
+            run.host.loop.call_soon(run.answer, operation, payload, None)
             return
         draft = Draft(
             EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number, None,
@@ -230,15 +240,11 @@ class Attempts:
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
         if final:
-            run.answer(operation, None, self._encode(error))
+            run.host.loop.call_soon(run.answer, operation, None, self._encode(error))
             return
         operation.attempts = attempt.number
         wait_us = operation.definition.policy.retry.wait_us(attempt.number, run.host.luck())
-        run.host.loop.call_later(wait_us / 1_000_000, self._relaunch_unrecorded, operation, attempt.number + 1)
-
-    def _relaunch_unrecorded(self, operation: StepOperation, number: int) -> None:
-        self.run.let_go_quietly()
-        self._launch_if_wanted(operation, number)
+        run.host.loop.call_later(wait_us / 1_000_000, self._launch_if_wanted, operation, attempt.number + 1)
 
     def _interrupted(self, operation: StepOperation) -> None:
         error = StepInterrupted(step=operation.name, run_id=self.run.id)
@@ -267,12 +273,11 @@ class Attempts:
 
     def give_up(self, operation: Any) -> None:
         """The body no longer waits for it: stop the attempt if it can be stopped."""
+        self.waiting.pop(operation.id, None)
         attempt = self.running.get(operation.id)
         if attempt is None or attempt.timed_out:
             return
         attempt.given_up = True
-        if operation.definition.policy.durability == "none":
-            self.run.let_go_quietly()
         if attempt.task is not None:
             attempt.task.cancel()
 
