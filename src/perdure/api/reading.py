@@ -185,7 +185,15 @@ def _show(data: bytes | None, codec: Codec) -> Any:
     try:
         return codec.decode(data)
     except CodecError as error:
-        return f"<{error}>"
+        return _raw(data, f"<{error}>")
+
+
+def _raw(data: bytes, otherwise: str) -> Any:
+    """Return stored JSON as it stands: its classes are those of the user's code, which need not be here."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return otherwise
 
 
 def _show_error(data: bytes | None, codec: Codec) -> str | None:

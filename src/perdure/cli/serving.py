@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from perdure.api.engine import Engine
 
 T = TypeVar("T")
+SAME_S = 0.2
+"""Signals that come closer together are one: a terminal signals the whole group, and who started us may pass it on."""
 SPARE_S = 5.0
 """How long a stop may take beyond its grace, before the process ends without it."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -44,13 +47,17 @@ class Stop:
         self._limit_s = grace_s + SPARE_S
         self._told = told
         self.wanted = asyncio.Event()
+        self._at = 0.0
         self.by: signal.Signals | None = None
 
     def __call__(self, number: int, _frame: object) -> None:
         """Take a signal."""
+        now = time.monotonic()
         if self.by is not None:
-            leave(INTERRUPTED)
-        self.by = signal.Signals(number)
+            if now - self._at > SAME_S:
+                leave(INTERRUPTED)
+            return
+        self.by, self._at = signal.Signals(number), now
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._want)
         last = threading.Timer(self._limit_s, leave, (FAILED,))

@@ -139,7 +139,7 @@ def _from_file(where: str) -> ModuleType:
     path = path.resolve()
     name = _module_name(path)
     known = sys.modules.get(name)
-    if known is not None:
+    if known is not None and getattr(known, "__file__", None) == str(path):
         return known
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

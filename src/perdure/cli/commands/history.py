@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import options
-from perdure.cli.output import cell, print_json, print_table
+from perdure.cli.output import cell, cut, print_json, print_table
 from perdure.cli.session import read
 
 if TYPE_CHECKING:
@@ -54,4 +54,4 @@ def _row(event: Event, *, full: bool) -> list[Any]:
 
 def _cut(value: Any, *, full: bool) -> str:
     text = "" if value is None else cell(value)
-    return text if full or len(text) <= SHORT else f"{text[: SHORT - 1]}…"
+    return text if full else cut(text, SHORT)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import options
-from perdure.cli.output import print_json, print_table
+from perdure.cli.output import cut, pairs, print_json, print_table
 from perdure.cli.session import read
 from perdure.model.status import Status
 
 if TYPE_CHECKING:
     from perdure.api.engine import Engine
     from perdure.api.reading import RunInfo
+
+
+SHORT = 80
 
 
 @click.command("list")
@@ -45,9 +48,11 @@ def command(
         for info in runs:
             print_json(info)
         return
-    print_table(
-        ("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"),
-        [(run.id, run.workflow, run.status, run.queue, run.created_at, run.tags, run.detail or "") for run in runs],
-    )
+    print_table(("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"), [_row(info) for info in runs])
     if len(runs) == rest["limit"]:
         click.echo(f"more: perdure list ... --cursor {runs[-1].id}", err=True)
+
+
+def _row(info: RunInfo) -> list[Any]:
+    detail = cut(info.detail or "", SHORT)
+    return [info.id, info.workflow, info.status, info.queue, info.created_at, pairs(info.tags), detail]

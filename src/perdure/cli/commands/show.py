@@ -9,7 +9,7 @@ import click
 
 from perdure.api.waiting import Wait, waits_of
 from perdure.cli import options
-from perdure.cli.output import ago, print_facts, print_json, when
+from perdure.cli.output import ago, pairs, print_facts, print_json, when
 from perdure.cli.session import read
 from perdure.model.status import EventType, Status
 
@@ -62,7 +62,7 @@ def _facts(info: RunInfo, events: list[Event]) -> list[tuple[str, Any]]:
         ("detail", info.detail),
         ("queue", info.queue),
         ("priority", info.priority or None),
-        ("tags", info.tags),
+        ("tags", pairs(info.tags)),
         ("owner", info.owner),
         ("claims", info.epoch or None),
         ("created", info.created_at),
@@ -76,7 +76,8 @@ def _checkpoint(event: Event) -> str:
 
 
 def _wait(wait: Wait) -> str:
-    parts = [wait.kind if wait.name is None else f"{wait.kind} {wait.name}"]
+    noun = {"worker": "a worker for queue", "time": "its time", "person": "a person"}.get(wait.kind, wait.kind)
+    parts = [noun if wait.name is None else f"{noun} {wait.name}"]
     if wait.attempt is not None:
         parts.append(f"attempt {wait.attempt}")
     if wait.due is not None:
