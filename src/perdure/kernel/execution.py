@@ -202,7 +202,6 @@ class Execution:
         context = contextvars.Context()
         context.run(CURRENT.set, self)
         self._root = self.loop.adopt(self._main(), "", context)
-        self._root.add_done_callback(_ignore, context=context)
         self.turn()
 
     def deliver(self, event: Event) -> None:
@@ -229,6 +228,7 @@ class Execution:
             self.failures.watching = True
         self.failures.deliveries += 1
         operation.settle(event)
+        operation.release()
         self.turn()
 
     def answer(self, operation: Operation, payload: bytes | None, error: bytes | None) -> None:
@@ -285,6 +285,19 @@ class Execution:
         self.loop.ready.clear()
         if self.bridge is not None:
             self.bridge.kill()
+
+    def release(self) -> None:
+        """Let go of everything, so that the memory is free at once: what was here referred to itself in circles."""
+        self._pending.clear()
+        self._abandoned.clear()
+        self._fresh.clear()
+        self._given_up.clear()
+        self.loop.tasks.clear()
+        self.loop.generators.clear()
+        self._root = None
+        self._main = _gone
+        self.loop.execution = None
+        self.bridge = None
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -397,5 +410,5 @@ async def _aclose(generator: AsyncGenerator[Any, Any]) -> None:
     await generator.aclose()
 
 
-def _ignore(_: Any) -> None:
-    """Keep asyncio from reporting a result nobody retrieved before the run does."""
+async def _gone() -> None:
+    """Stand in for the body of a run that has left."""

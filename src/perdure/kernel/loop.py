@@ -101,7 +101,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     """The loop of one run. Not thread-safe: one thread at a time drains it."""
 
     def __init__(self, execution: Execution, run_id: str) -> None:
-        self.execution = execution
+        self.execution: Any = execution
         self.salt = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
@@ -165,10 +165,11 @@ class RunLoop(asyncio.AbstractEventLoop):
         return False
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        self.execution.report(context)
+        self.call_exception_handler(context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.execution.report(context)
+        if self.execution is not None:
+            self.execution.report(context)
 
     async def shutdown_asyncgens(self) -> None:
         """The run closes its generators itself, in order, when its body has ended."""

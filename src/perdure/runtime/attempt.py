@@ -90,12 +90,17 @@ class Attempts:
         attempt = Attempt(operation, number)
         self.running[operation.id] = attempt
         run = self.run
-        scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
+        scope = StepScope(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.policy.durability == "none":
             run.hold_quietly()
         if operation.definition.is_async:
-            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
+            coroutine = self._run_async(attempt, scope)
+            # The loop's create_task does the same through two more calls; honour a factory the user has set.
+            if host.plain_tasks:
+                attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
+            else:
+                attempt.task = host.loop.create_task(coroutine, context=context)
         else:
             self._run_sync(attempt, scope, context)
 
@@ -289,12 +294,14 @@ class Attempts:
         assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal
         return encode_exception(error, self.run.execution.codec)
 
-    def _beat(self, operation: StepOperation, number: int) -> Any:
-        def beat(detail: Any) -> None:
-            payload = self.run.execution.codec.encode(detail)
-            self.run.host.heartbeat(self, operation, number, payload)
+    def send_beat(self, operation: StepOperation, number: int, detail: Any) -> None:
+        """Take what a step says about its progress, on whatever thread it says it.
 
-        return beat
+        Raises:
+            CodecError: it cannot be stored.
+        """
+        payload = self.run.execution.codec.encode(detail)
+        self.run.host.heartbeat(self, operation, number, payload)
 
     def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
         """Record what a step says about its progress."""

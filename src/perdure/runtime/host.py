@@ -59,6 +59,7 @@ class Host:
         self.runs: dict[str, ResidentRun] = {}
         self.idle: dict[str, tuple[ResidentRun, int]] = {}
         """Idle runs and since when, oldest first."""
+        self.plain_tasks = loop.get_task_factory() is None
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None

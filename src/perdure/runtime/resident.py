@@ -84,7 +84,7 @@ class ResidentRun:
     def begin(self, events: Iterable[Event]) -> None:
         """Start the body and feed it the log so far; ``events`` are durable."""
         self._undelivered.extend(events)
-        self._durable = self.recorder.tail.seq
+        self._durable = self._undelivered[-1].seq
         self._replayed = history.summarise(self._undelivered)
         self.inbox_seen = self._replayed.consumed
         self._guarded(self._begin_body)
@@ -104,10 +104,11 @@ class ResidentRun:
         self.gone = True
         if self._alarm is not None:
             self._alarm.cancel()
-        self.recorder.discard()
         self.attempts.abandon()
         self.execution.kill()
         self.host.left(self)
+        self.recorder.release()
+        self.execution.release()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 

@@ -11,11 +11,12 @@ import contextvars
 from asyncio import _get_running_loop  # type: ignore[attr-defined]
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from zlib import crc32
 
 import msgspec
 
 from perdure.codec.exception import decode_exception
-from perdure.codec.signature import digest, encode_call
+from perdure.codec.signature import encode_call
 from perdure.errors import UsageError
 from perdure.kernel.operation import Operation
 from perdure.kernel.scope import CURRENT
@@ -52,8 +53,8 @@ class StepOperation(Operation):
         self.digest: int | None = None
         if definition.policy.store_input:
             self.input = encode_call(definition.signature, args, kwargs, run.codec)
-            self.digest = digest(self.input, run.codec)
-        self.context = contextvars.copy_context()
+            self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
+        self.context: Any = contextvars.copy_context()
         self.attempts = 0
         """Attempts that ended in a recorded failure."""
         self.budget_from = 0
@@ -88,6 +89,10 @@ class StepOperation(Operation):
             self.future.set_result(self.run.codec.decode(payload or b"", self.definition.signature.returns))
         else:
             self.future.set_exception(self._error(error))
+
+    def release(self) -> None:
+        self.future = None
+        self.context = None
 
     def _error(self, data: bytes) -> Exception:
         error = decode_exception(data, self.run.codec, run_id=self.run.run_id, step=self.name)
