@@ -224,7 +224,12 @@ class Worker:
     def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
         run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
         self.host.runs[run.id] = run
-        run.begin(events)
+        self.host.loop.call_soon(self._begin, run, events)
+
+    def _begin(self, run: ResidentRun, events: Sequence[Event]) -> None:
+        """Let a body begin, from a plain callback: never from inside a task of the engine's loop."""
+        if not run.gone:
+            run.begin(events)
         if self.stopping:
             run.hand_back("the worker stops")
 
