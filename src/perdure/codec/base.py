@@ -120,6 +120,10 @@ class Chain:
         self._by_mark = {transform.mark: transform for transform in transforms}
         if len(self._by_mark) != len(self.transforms):
             raise UsageError("a codec chain has one transform twice")
+        if not transforms and max_bytes is None:
+            # Nothing to add to what the codec does: spare every value a call.
+            self.encode = codec.encode  # type: ignore[method-assign]
+            self.decode = codec.decode  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:

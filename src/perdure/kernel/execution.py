@@ -23,7 +23,7 @@ from uuid import UUID
 from perdure.errors import Diverged, UsageError
 from perdure.kernel.failure import FailureTrail
 from perdure.kernel.kinds.timer import Timer
-from perdure.kernel.loop import RunLoop, RunTask
+from perdure.kernel.loop import RunLoop, RunTask, current_task
 from perdure.kernel.operation import NOTES, Operation, OperationFuture
 from perdure.kernel.scope import CURRENT, Evicted
 from perdure.model.status import EventType
@@ -76,9 +76,9 @@ class Execution:
         self._root: RunTask | None = None
         self._pending: dict[str, Operation] = {}
         self._abandoned: dict[str, tuple[str, str]] = {}
-        self._given_up: list[Operation] = []
-        self._fresh: list[Operation] = []
-        self._unrecorded: deque[Operation] = deque()
+        self.given_up: list[Operation] = []
+        self.fresh: list[Operation] = []
+        self.unrecorded: deque[Operation] = deque()
         self._answers: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._closing: set[int] = set()
         self._random: Random | None = None
@@ -98,10 +98,7 @@ class Execution:
         """
         if self.dead:
             raise Evicted
-        try:
-            task = asyncio.current_task(self.loop)
-        except RuntimeError:
-            task = None
+        task = current_task(self.loop)
         if task is None:
             return self._stray_id()
         return task.next_id()  # type: ignore[attr-defined,no-any-return]
@@ -129,9 +126,10 @@ class Execution:
         if self.failures.watching:
             self.failures.born(operation.id)
         if operation.unrecorded:
-            self._unrecorded.append(operation)
-        if self.live or operation.unrecorded:
-            self._fresh.append(operation)
+            self.unrecorded.append(operation)
+            self.fresh.append(operation)
+        elif self.live:
+            self.fresh.append(operation)
 
     def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
         """Register a marker."""
@@ -176,7 +174,7 @@ class Execution:
         if self._pending.pop(operation.id, None) is not None:
             self._abandoned[operation.id] = (operation.kind, operation.name)
             if self.live and not self.dead:
-                self._given_up.append(operation)
+                self.given_up.append(operation)
 
     def is_abandoned(self, operation: Operation) -> bool:
         """Whether `abandon` was called for it."""
@@ -222,7 +220,14 @@ class Execution:
         if op_id is None:
             self._run_event(event)
             return
-        operation = self._match(event)
+        operation = self._pending.get(op_id)
+        if (
+            operation is None
+            or operation.name != event.name
+            or operation.kind != event.kind
+            or operation.digest != event.digest
+        ):
+            operation = self._match(event)
         if event.type in NOTES:
             if operation is not None:
                 operation.note(event)
@@ -246,10 +251,10 @@ class Execution:
         if self._pending.get(operation.id) is operation:
             self._answers[operation.id] = (payload, error)
         while self.holding:
-            operation = self._unrecorded[0]
+            operation = self.unrecorded[0]
             if operation.id not in self._answers:
                 return
-            self._unrecorded.popleft()
+            self.unrecorded.popleft()
             del self._pending[operation.id]
             operation.answer(*self._answers.pop(operation.id))
             self.turn()
@@ -257,7 +262,7 @@ class Execution:
     @property
     def holding(self) -> bool:
         """Whether all deliveries have to wait, because an operation that is not recorded has no answer yet."""
-        waiting = self._unrecorded
+        waiting = self.unrecorded
         while waiting and self._pending.get(waiting[0].id) is not waiting[0]:
             self._answers.pop(waiting.popleft().id, None)
         return bool(waiting)
@@ -270,13 +275,13 @@ class Execution:
 
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self.fresh = self.fresh, []
         pending = self._pending
         return [operation for operation in fresh if pending.get(operation.id) is operation]
 
     def take_given_up(self) -> list[Operation]:
         """Return the operations the body gave up since the last call."""
-        given_up, self._given_up = self._given_up, []
+        given_up, self.given_up = self.given_up, []
         return given_up
 
     def go_live(self) -> list[Operation]:
@@ -315,8 +320,8 @@ class Execution:
         """Let go of everything, so that the memory is free at once: what was here referred to itself in circles."""
         self._pending.clear()
         self._abandoned.clear()
-        self._fresh.clear()
-        self._given_up.clear()
+        self.fresh.clear()
+        self.given_up.clear()
         self.loop.tasks.clear()
         self.loop.generators.clear()
         self._root = None

@@ -34,6 +34,13 @@ MAX_CALLBACKS = 10_000
 """Callbacks per drain, after which the body is taken for spinning."""
 
 
+if sys.version_info >= (3, 12):
+    current_task = asyncio.current_task
+else:
+    # The same without a Python call: this is asked for once per operation.
+    current_task = asyncio.tasks._current_tasks.get  # noqa: SLF001
+
+
 class Spinning(Exception):  # noqa: N818 - a finding about a body, never seen by users
     """The body keeps itself busy without ever waiting for anything."""
 

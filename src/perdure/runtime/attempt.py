@@ -17,6 +17,7 @@ from perdure.errors import CodecError, StepInterrupted, StepTimedOut
 from perdure.kernel.scope import CURRENT, StepScope
 from perdure.model.event import Draft
 from perdure.model.status import EventType
+from perdure.runtime.lease import boot_time
 
 if TYPE_CHECKING:
     from contextvars import Context
@@ -72,35 +73,30 @@ class Attempts:
             return
         self._launch(operation, number)
 
-    def intended(self, event: Event) -> None:
+    def intended(self, operation: StepOperation, number: int) -> None:
         """Begin the attempt whose intent is durable now."""
-        operation: Any = self.run.execution.pending.get(event.op or "")
-        if operation is not None and not self.run.leaving:
-            self._launch(operation, event.attempt)
+        if not self.run.leaving:
+            self._launch(operation, number)
 
     def _launch(self, operation: StepOperation, number: int) -> None:
-        host = self.run.host
-        if not host.lease_holds():
+        run, running = self.run, self.running
+        host = run.host
+        if boot_time() >= host.effects_until:
             host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
             return
-        previous = self.running.get(operation.id)
-        if previous is not None:
-            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)  # its thread has not ended yet
+        if operation.id in running:  # the thread of a timed-out attempt has not ended yet
+            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)
             return
-        attempt = Attempt(operation, number)
-        self.running[operation.id] = attempt
-        run = self.run
+        attempt = running[operation.id] = Attempt(operation, number)
         scope = StepScope(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
-        if operation.definition.is_async:
-            coroutine = self._run_async(attempt, scope)
-            # The loop's create_task does the same through two more calls; honour a factory the user has set.
-            if host.plain_tasks:
-                attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
-            else:
-                attempt.task = host.loop.create_task(coroutine, context=context)
-        else:
+        if not operation.definition.is_async:
             self._run_sync(attempt, scope, context)
+        elif host.plain_tasks:  # what the loop's create_task does, without three calls on the way
+            coroutine = self._run_async(attempt, scope)
+            attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
+        else:
+            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         run = self.run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from asyncio import _get_running_loop  # type: ignore[attr-defined]
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from zlib import crc32
@@ -134,10 +133,6 @@ class _Step:
 
     async def _perform(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become an operation of ``run``, in the task that awaits this."""
-        if _get_running_loop() is not run.loop:
-            run.check_alive()
-            message = f"step {self.name!r} was called on another event loop than that of its workflow"
-            raise UsageError(message, hint="call it from the workflow body itself")
         definition = self.definition
         if run.steps.get(definition.name) is not definition:
             run.steps.admit(definition)
