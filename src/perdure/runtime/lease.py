@@ -47,6 +47,11 @@ class Lease:
         """Whether effects may be started now."""
         return boot_time() < self.deadline
 
+    @property
+    def beating(self) -> bool:
+        """Whether its thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
     def granted(self, sent: float) -> None:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
         self.deadline = sent + self._lease_us * 0.9 / 1_000_000
