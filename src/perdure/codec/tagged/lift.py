@@ -189,7 +189,8 @@ def _date(_: Lifting, node: dict[str, Any]) -> dt.date:
 
 
 def _datetime(_: Lifting, node: dict[str, Any]) -> dt.datetime:
-    return dt.datetime.fromisoformat(node["v"]).replace(tzinfo=_zone(node), fold=_fold(node))
+    value = dt.datetime.fromisoformat(node["v"])
+    return value if len(node) == 2 else value.replace(tzinfo=_zone(node), fold=_fold(node))  # noqa: PLR2004 - a tag and a text
 
 
 def _time(_: Lifting, node: dict[str, Any]) -> dt.time:
@@ -209,6 +210,8 @@ def _zone(node: dict[str, Any]) -> dt.tzinfo | None:
     zone = node.get("z")
     if zone is None:
         return None
+    if zone == 0:
+        return dt.UTC
     if isinstance(zone, str):
         try:
             return ZoneInfo(zone)
