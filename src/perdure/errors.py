@@ -2,6 +2,7 @@
 
     PerdureError                  error
     ├── UsageError                usage              the caller's mistake; nothing was stored
+    │   └── InvalidValue          invalid_value      also a ValueError
     ├── RunError                  run                about one run
     │   ├── RunFailed             run_failed         its body raised
     │   ├── RunCancelled          run_cancelled
@@ -43,6 +44,7 @@ __all__ = [
     "CodecError",
     "Diverged",
     "IdConflict",
+    "InvalidValue",
     "LeaseLost",
     "PerdureError",
     "RunCancelled",
@@ -131,6 +133,12 @@ class UsageError(PerdureError):
     """The caller asked for something that cannot be; nothing was stored."""
 
     code = "usage"
+
+
+class InvalidValue(UsageError, ValueError):
+    """A setting or argument has a value that cannot be used."""
+
+    code = "invalid_value"
 
 
 class RunError(PerdureError):

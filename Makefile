@@ -1,0 +1,80 @@
+# Needs Python 3.11 or newer, make and a C compiler. Everything else is installed into .venv.
+# Another interpreter: make test PYTHON=/path/to/python
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# The first interpreter that starts, is new enough and can make a virtual environment.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& { echo $$python; break; }; done)
+
+BIN := .venv/bin
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+ALWAYS := not nightly and not bench
+FAST := -n $(WORKERS) --dist loadgroup -m "not serial and $(ALWAYS)"
+SERIAL := -p no:xdist -m "serial and $(ALWAYS)"
+
+.PHONY: help demo test lint types coverage nightly bench install install-dev clean
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+demo: install ## show a run survive a crash
+	@$(BIN)/perdure demo
+
+# Two parts: what may run side by side, then what needs the machine for itself. Both run even if the first one fails.
+test: install-dev ## run the whole suite
+	@$(PYTEST) $(FAST); fast=$$?; \
+	$(PYTEST) $(SERIAL); serial=$$?; \
+	if [ $$fast -ne 0 ] || [ $$serial -ne 0 ]; then \
+		echo "make test: parallel part exit code $$fast, serial part exit code $$serial" >&2; exit 1; \
+	fi
+
+lint: install-dev ## check style, format and import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+
+types: install-dev ## check types, and that the public interface is typed throughout
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
+
+coverage: install-dev ## run the suite and show the lines it missed
+	@rm -f .coverage .coverage.*
+	@$(PYTEST) $(FAST) --cov --cov-report=; fast=$$?; \
+	$(PYTEST) $(SERIAL) --cov --cov-append; serial=$$?; \
+	[ $$fast -eq 0 ] && [ $$serial -eq 0 ]
+
+nightly: install-dev ## run the long campaigns
+	@$(PYTEST) -p no:xdist -m nightly --timeout 3600 --hypothesis-profile nightly -s
+
+bench: install-dev ## measure speed
+	@$(PYTEST) -p no:xdist -p no:randomly -m bench --timeout 3600 -s
+
+clean: ## remove the environment and everything generated
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov build dist
+
+# Install again only when pyproject.toml or the folder's place has changed. The developer's install is good for both.
+define install_into_venv
+	@set -e; \
+	state=$$(pwd; cat pyproject.toml); \
+	for stamp in $(1); do \
+		if [ -f .venv/$$stamp ] && [ "$$(cat .venv/$$stamp)" = "$$state" ] && $(BIN)/python -c '' 2>/dev/null; then exit 0; fi; \
+	done; \
+	python='$(PYTHON)'; \
+	if [ -z "$$python" ]; then echo "error: no Python 3.11 or newer with venv found; try: make PYTHON=/path/to/python" >&2; exit 1; fi; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "error: $$python is not a working Python 3.11 or newer" >&2; exit 1; }; \
+	echo "Installing into .venv with $$python ..."; \
+	"$$python" -m venv --clear .venv; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '$(2)'; \
+	printf '%s\n' "$$state" > .venv/$(firstword $(1))
+endef
+
+install:
+	$(call install_into_venv,installed installed-dev,.)
+
+install-dev:
+	$(call install_into_venv,installed-dev,.[dev])

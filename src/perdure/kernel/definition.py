@@ -1,0 +1,99 @@
+"""What a decorator attaches to a function: inert data about a step or a workflow."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from perdure.codec.signature import Signature
+from perdure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.model.policy import StepPolicy
+
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,255}")
+
+
+def check_name(name: object, what: str) -> str:
+    """Return ``name`` if it can name something.
+
+    Raises:
+        UsageError: not a text of 1 to 255 characters without control characters.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        shown = repr(name) if len(repr(name)) < 80 else f"{repr(name)[:60]}... ({len(str(name))} characters)"
+        message = f"{what} must be a text of 1 to 255 characters without control characters, not {shown}"
+        raise UsageError(message)
+    return name
+
+
+class Definition:
+    """A function with a name: base of steps and workflows."""
+
+    noun = "function"
+
+    def __init__(self, function: Callable[..., Any], name: str | None) -> None:
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.name = check_name(self._default_name() if name is None else name, f"the name of a {self.noun}")
+        self._check()
+
+    def _default_name(self) -> str:
+        return getattr(self.function, "__name__", "")
+
+    def _check(self) -> None:
+        function = self.function
+        where = f"{self.noun} {self.name!r}"
+        if not callable(function) or inspect.isclass(function):
+            message = f"a {self.noun} must be a function, not {function!r}"
+            raise UsageError(message)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            message = f"{where} is a generator; a {self.noun} returns its result"
+            raise UsageError(message)
+
+    def check_registrable(self) -> None:
+        """Refuse what cannot be found again by its name.
+
+        Raises:
+            UsageError: a lambda or nested function without a name of its own.
+        """
+        qualified = getattr(self.function, "__qualname__", "")
+        if self.name == "<lambda>" or ("<lambda>" in qualified and self.name == self._default_name()):
+            message = f"a {self.noun} cannot be a lambda without a name"
+            raise UsageError(message, hint=f"pass name=... to the {self.noun} decorator")
+        if "<locals>" in qualified and not self.named:
+            message = f"{self.noun} {self.name!r} is a nested function without a name of its own"
+            raise UsageError(message, hint=f"define it at the top of a module, or pass name=... to @{self.noun}")
+
+    named = False
+
+    @cached_property
+    def signature(self) -> Signature:
+        """How arguments are stored, resolved when first needed (annotations may refer to later names)."""
+        return Signature.of(self.function, f"{self.noun} {self.name}")
+
+
+class StepDefinition(Definition):
+    """A step: its function, name and policy."""
+
+    noun = "step"
+
+    def __init__(self, function: Callable[..., Any], name: str | None, policy: StepPolicy) -> None:
+        super().__init__(function, name)
+        self.named = name is not None
+        self.policy = policy
+
+
+class WorkflowDefinition(Definition):
+    """A workflow: its function, name and version."""
+
+    noun = "workflow"
+
+    def __init__(self, function: Callable[..., Any], name: str | None, version: str) -> None:
+        super().__init__(function, name)
+        self.named = name is not None
+        self.version = check_name(version, f"the version of workflow {self.name!r}")

@@ -1,0 +1,401 @@
+"""One run in memory: its loop, its pending operations, and the rule that feeds them from the log.
+
+The same code runs live and on replay. Recorded events are delivered one at a time, strictly in the order of the log,
+and the loop is drained after each. What the body asks for gets a structural id; a record that does not match what was
+asked for under its id is a divergence, found before any effect.
+
+Nothing here does I/O, reads a clock or starts anything: the runtime delivers events and starts what `take_fresh`
+returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import math
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from perdure.errors import Diverged, UsageError
+from perdure.kernel.failure import FailureTrail
+from perdure.kernel.kinds.timer import Timer
+from perdure.kernel.loop import RunLoop, RunTask
+from perdure.kernel.operation import NOTES, Operation, OperationFuture
+from perdure.kernel.scope import CURRENT, Evicted
+from perdure.model.status import EventType
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+
+    from perdure.kernel.marker import Marker
+    from perdure.model.event import Event
+
+logger = logging.getLogger("perdure.run")
+LATEST_DUE = 253_402_300_799_000_000
+"""The end of the year 9999 in microseconds: what every database and `datetime` can represent."""
+
+
+class Outcome(NamedTuple):
+    """How a body ended."""
+
+    value: Any
+    error: BaseException | None
+    cancelled: bool
+
+
+class Execution:
+    """A run's body, running on its own deterministic loop."""
+
+    is_body = True
+
+    def __init__(self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None) -> None:
+        self.run_id = run_id
+        self.codec = codec
+        self.steps = steps
+        self.info = info
+        self.loop = RunLoop(self, run_id)
+        self.logical_time = 0
+        self.epoch = 0
+        self.claims = 0
+        self.live = False
+        """False while the log is being replayed: nothing may start."""
+        self.dead = False
+        self.cancel_requested = False
+        self.timed_out = False
+        self.outcome: Outcome | None = None
+        self.failures = FailureTrail()
+        self.bridge: Any = None
+        self.warnings: list[str] = []
+        self._main = main
+        self._root: RunTask | None = None
+        self._pending: dict[str, Operation] = {}
+        self._abandoned: dict[str, tuple[str, str]] = {}
+        self._given_up: list[Operation] = []
+        self._fresh: list[Operation] = []
+        self._closing: set[int] = set()
+        self._random: Random | None = None
+
+    # -- what operations and the author functions call -----------------------------------------------------------
+
+    def check_alive(self) -> None:
+        """Refuse every operation of a body that is being unwound."""
+        if self.dead:
+            raise Evicted
+
+    def next_id(self) -> str:
+        """Take the next structural id below the current task.
+
+        Raises:
+            UsageError: the caller is not on the run's own loop, for instance inside ``asyncio.run`` in a sync body.
+        """
+        if self.dead:
+            raise Evicted
+        try:
+            task = asyncio.current_task(self.loop)
+        except RuntimeError:
+            task = None
+        if task is None:
+            return self._stray_id()
+        return task.next_id()  # type: ignore[attr-defined,no-any-return]
+
+    def _stray_id(self) -> str:
+        if self.loop is not asyncio._get_running_loop():  # type: ignore[attr-defined]
+            message = f"an operation of run {self.run_id!r} was called on another event loop"
+            raise UsageError(message, hint="call it from the workflow body itself")
+        self.loop._orphans += 1
+        return f"~{self.loop._orphans - 1}"
+
+    def request(self, operation: Operation) -> OperationFuture:
+        """Register what the body asks for and return the future to await."""
+        loop = self.loop
+        future = OperationFuture(loop=loop)
+        future.number = loop.next_number()
+        future.operation = operation
+        operation.future = future
+        self.register(operation)
+        return future
+
+    def register(self, operation: Operation) -> None:
+        """Make an operation pending."""
+        self._pending[operation.id] = operation
+        if self.failures.watching:
+            self.failures.born(operation.id)
+        if self.live or operation.unrecorded:
+            self._fresh.append(operation)
+
+    def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
+        """Register a marker."""
+        if not isinstance(name, str) or not name:
+            message = f"a {kind.kind} needs a name, not {name!r}"
+            raise UsageError(message)
+        if self.bridge is not None:
+            return self.bridge.mark(kind, name, value, store_none=store_none)  # type: ignore[no-any-return]
+        return self.mark_now(kind, name, value, store_none=store_none)
+
+    def mark_now(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
+        """Register a marker from the run's own loop."""
+        op_id = self.next_id()
+        payload = None if value is None and not store_none else self.codec.encode(value)
+        return self.request(kind(self, op_id, name, payload))
+
+    def timer(
+        self,
+        delay: float,
+        when: float | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> Timer:
+        """Register a timer ``delay`` seconds from now, or at the logical time ``when``."""
+        seconds = delay if when is None else when
+        if not math.isfinite(seconds):
+            message = f"cannot wait {seconds} seconds"
+            raise ValueError(message)
+        base = self.logical_time if when is None else 0
+        due = base + round(seconds * 1_000_000)
+        if due > LATEST_DUE:
+            message = f"cannot wait until after the year 9999 ({seconds} seconds)"
+            raise ValueError(message)
+        op_id = self.next_id()
+        timer = Timer(self, op_id, due, callback, args, context or contextvars.copy_context())
+        self.register(timer)
+        return timer
+
+    def abandon(self, operation: Operation) -> None:
+        """Forget a pending operation: its record, should one come, is for the audit only."""
+        if self._pending.pop(operation.id, None) is not None:
+            self._abandoned[operation.id] = (operation.kind, operation.name)
+            if self.live and not self.dead:
+                self._given_up.append(operation)
+
+    def is_abandoned(self, operation: Operation) -> bool:
+        """Whether `abandon` was called for it."""
+        return operation.id in self._abandoned
+
+    def now(self) -> datetime:
+        """Return the run's logical time."""
+        return datetime.fromtimestamp(self.logical_time / 1_000_000, UTC)
+
+    @property
+    def random(self) -> Random:
+        """The run's random generator, seeded by its id."""
+        self.check_alive()
+        if self._random is None:
+            self._random = Random(self.run_id)  # noqa: S311 - repeatable on purpose
+        return self._random
+
+    def uuid4(self) -> UUID:
+        """Return a UUID that is the same on every replay."""
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def report(self, context: dict[str, Any]) -> None:
+        """Log what asyncio would have printed."""
+        logger.warning("run %s: %s", self.run_id, context.get("message"), exc_info=context.get("exception"))
+
+    # -- what the runtime calls ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Create the body's task and run it until it waits for the first time."""
+        context = contextvars.Context()
+        context.run(CURRENT.set, self)
+        self._root = self.loop.adopt(self._main(), "", context)
+        self._root.add_done_callback(_ignore, context=context)
+        self.turn()
+
+    def deliver(self, event: Event) -> None:
+        """Deliver one recorded event and run the body until it waits again.
+
+        Raises:
+            Diverged: the event answers something the body did not ask for.
+            Spinning: the body does not come to rest.
+        """
+        self.logical_time = event.at
+        op_id = event.op
+        if op_id is None:
+            self._run_event(event)
+            return
+        operation = self._match(event)
+        if event.type in NOTES:
+            if operation is not None:
+                operation.note(event)
+            return
+        if operation is None:
+            return
+        del self._pending[op_id]
+        if not self.failures.watching and event.type == EventType.STEP_FAILED:
+            self.failures.watching = True
+        self.failures.deliveries += 1
+        operation.settle(event)
+        self.turn()
+
+    def answer(self, operation: Operation, payload: bytes | None, error: bytes | None) -> None:
+        """Answer an operation that is not recorded and run the body until it waits again."""
+        if self._pending.pop(operation.id, None) is not None and not operation.future.done():
+            operation.answer(payload, error)
+            self.turn()
+
+    def void(self, event: Event) -> None:
+        """Take in a failure that an operator's retry voided: the operation starts over with a fresh budget."""
+        operation = self._match(event)
+        if operation is not None:
+            operation.note(event)
+
+    def take_fresh(self) -> list[Operation]:
+        """Return the operations to start, in the order they were asked for, and forget them."""
+        fresh, self._fresh = self._fresh, []
+        pending = self._pending
+        return [operation for operation in fresh if pending.get(operation.id) is operation]
+
+    def take_given_up(self) -> list[Operation]:
+        """Return the operations the body gave up since the last call."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    def go_live(self) -> list[Operation]:
+        """End the replay: return the operations that the log does not answer, in the order they were asked for."""
+        self.live = True
+        return list(self._pending.values())
+
+    def unmatched(self, op_ids: set[str]) -> list[str]:
+        """Return those of ``op_ids`` that the body has never asked for."""
+        return sorted(op_id for op_id in op_ids if op_id not in self._pending and op_id not in self._abandoned)
+
+    @property
+    def pending(self) -> dict[str, Operation]:
+        """What the body waits for, by id, oldest first."""
+        return self._pending
+
+    def cancel(self) -> None:
+        """Deliver a cancellation to the body at its current await."""
+        if self._root is not None and not self._root.done():
+            self._root.cancel()
+
+    def kill(self) -> None:
+        """Unwind the body without a trace: every coroutine is closed in its own task's context."""
+        self.dead = True
+        tasks = [task for task in self.loop.tasks if not task.done()]
+        for task in reversed(tasks):
+            self._close(task, task.get_coro())
+        for generator in reversed(list(self.loop.generators.values())):
+            self._close(None, generator)
+        self.loop.generators.clear()
+        self.loop.ready.clear()
+        if self.bridge is not None:
+            self.bridge.kill()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _match(self, event: Event) -> Operation | None:
+        op_id = event.op or ""
+        operation = self._pending.get(op_id)
+        asked = (operation.kind, operation.name) if operation is not None else self._abandoned.get(op_id)
+        if asked != (event.kind, event.name):
+            recorded = f"{event.kind} {event.name!r} (event {event.seq}, {event.type})"
+            requested = f"{asked[0]} {asked[1]!r}" if asked else "nothing"
+            text = f"replay diverged at operation {op_id}: recorded {recorded}, the code asked for {requested}"
+            raise Diverged(text, expected=recorded, found=requested, run_id=self.run_id)
+        if operation is not None and event.digest != operation.digest and event.digest is not None:
+            self._warn_digest(event)
+        return operation
+
+    def _warn_digest(self, event: Event) -> None:
+        text = f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        if text not in self.warnings:
+            self.warnings.append(text)
+            logger.warning("%s; the recorded result is used", text)
+
+    def _run_event(self, event: Event) -> None:
+        if event.type == EventType.RUN_CLAIMED:
+            self.epoch = event.epoch
+            self.claims += 1
+        elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
+            self.cancel_requested |= event.type == EventType.CANCEL_REQUESTED
+            self.timed_out |= event.type == EventType.DEADLINE_PASSED
+            self.cancel()
+            self.turn()
+
+    def turn(self) -> None:
+        """Drain the loop; once the body has ended, wind up what it left behind."""
+        self.loop.drain()
+        root = self._root
+        while root is not None and root.done() and self.outcome is None:
+            left = [task for task in self.loop.tasks if not task.done()]
+            newly = [task for task in left if task.number not in self._closing]
+            for task in newly:
+                self._closing.add(task.number)
+                task.cancel()
+            if left and not newly:
+                return  # clean-up of the tasks that were left waits for an operation
+            if not left and not self._close_generators():
+                self.outcome = self._end(root)
+                return
+            self.loop.drain()
+
+    def _close_generators(self) -> bool:
+        """Begin to close the oldest abandoned generator; False when there is none left."""
+        while self.loop.generators:
+            key = next(iter(self.loop.generators))
+            generator = self.loop.generators.pop(key)
+            if getattr(generator, "ag_frame", None) is not None:
+                context = contextvars.Context()
+                context.run(CURRENT.set, self)
+                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", context)
+                self._closing.add(self.loop.tasks[-1].number)
+                return True
+        return False
+
+    def _end(self, root: RunTask) -> Outcome:
+        if root.cancelled():
+            return Outcome(None, asyncio.CancelledError(), cancelled=True)
+        error = root.exception()
+        return Outcome(None if error else root.result(), error, cancelled=False)
+
+    def _close(self, task: RunTask | None, coroutine: Any) -> None:
+        if task is None:
+            context = contextvars.Context()
+            context.run(CURRENT.set, self)
+            close = _closer(coroutine)
+        else:
+            context = task.context
+            close = coroutine.close
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        for _ in range(8):
+            try:
+                context.run(_in_loop, self.loop, close)
+            except RuntimeError:
+                continue  # the clean-up awaits something; throw again
+            except BaseException:  # noqa: BLE001, S110 - whatever clean-up raises while it is unwound is void
+                pass
+            return
+
+
+def _in_loop(loop: RunLoop, close: Callable[[], object]) -> None:
+    outer = asyncio._get_running_loop()  # type: ignore[attr-defined]
+    asyncio._set_running_loop(loop)  # type: ignore[attr-defined]
+    try:
+        close()
+    finally:
+        asyncio._set_running_loop(outer)  # type: ignore[attr-defined]
+
+
+def _closer(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
+    def close() -> None:
+        closing: Any = generator.aclose()
+        try:
+            closing.send(None)
+        except StopIteration:
+            return
+        closing.close()
+
+    return close
+
+
+async def _aclose(generator: AsyncGenerator[Any, Any]) -> None:
+    await generator.aclose()
+
+
+def _ignore(_: Any) -> None:
+    """Keep asyncio from reporting a result nobody retrieved before the run does."""

@@ -1,0 +1,198 @@
+"""The step: a function that runs outside the body, whose result is recorded.
+
+What authors hold is an `AsyncStep` or a `SyncStep`. Called in a body it becomes an operation; called anywhere else it
+is the plain function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from asyncio import _get_running_loop  # type: ignore[attr-defined]
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from perdure.codec.exception import decode_error
+from perdure.errors import UsageError
+from perdure.kernel.operation import Operation
+from perdure.kernel.scope import CURRENT
+from perdure.model.status import EventType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from perdure.kernel.definition import StepDefinition
+    from perdure.kernel.execution import Execution
+    from perdure.kernel.operation import Port
+    from perdure.model.event import Event
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class StepOperation(Operation):
+    """One call of a step in a body, with what the log says about its attempts."""
+
+    __slots__ = ("args", "attempts", "budget_from", "context", "definition", "input", "intent", "kwargs", "next_at")
+    kind = "step"
+
+    def __init__(
+        self, run: Execution, op_id: str, definition: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.run = run
+        self.id = op_id
+        self.name = definition.name
+        self.definition = definition
+        self.args = args
+        self.kwargs = kwargs
+        self.input: bytes | None = None
+        self.digest: int | None = None
+        if definition.policy.store_input:
+            self.input = definition.signature.encode(args, kwargs)
+            self.digest = definition.signature.digest(self.input)
+        self.context = contextvars.copy_context()
+        self.attempts = 0
+        """Attempts that ended in a recorded failure."""
+        self.budget_from = 0
+        """Attempts that no longer count, because an operator's retry gave a fresh budget."""
+        self.intent = 0
+        """The at-most-once attempt that is known to have begun."""
+        self.next_at = 0
+        """When the next attempt is due."""
+
+    @property
+    def key(self) -> str:
+        """The same for every attempt, replay, failover and upgrade; to hand to outside services."""
+        return f"{self.run.run_id}:{self.id}"
+
+    @property
+    def unrecorded(self) -> bool:
+        return self.definition.policy.durability == "none"
+
+    def start(self, port: Port) -> None:
+        port.attempt(self)
+
+    def settle(self, event: Event) -> None:
+        if event.type == EventType.STEP_COMPLETED:
+            self.answer(event.payload, None)
+            return
+        error = decode_error(event.payload or b"", self.run.run_id, self.name)
+        self.run.failures.sign(error, event.seq, self.id)
+        self.future.set_exception(error)
+
+    def answer(self, payload: bytes | None, error: bytes | None) -> None:
+        if error is None:
+            self.future.set_result(self.run.codec.decode(payload, self.definition.signature.result))
+        else:
+            self.future.set_exception(decode_error(error, self.run.run_id, self.name))
+
+    def note(self, event: Event) -> None:
+        if event.type == EventType.STEP_INTENT:
+            self.intent = event.attempt
+        elif event.type == EventType.STEP_ATTEMPT_FAILED:
+            self.attempts = event.attempt
+            self.next_at = msgspec.json.decode(event.detail or b"{}").get("next_at", 0)
+        elif event.type == EventType.STEP_FAILED:  # voided by an operator's retry
+            self.attempts = self.budget_from = event.attempt
+            self.next_at = 0
+
+
+class _Step:
+    """What both colours of step share."""
+
+    def __init__(self, definition: StepDefinition) -> None:
+        self.definition = definition
+        update_wrapper(self, definition.function)
+
+    @property
+    def name(self) -> str:
+        """The name the step is recorded under."""
+        return self.definition.name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        message = f"step {self.name!r} is a method; a step is a function of a module or a static method"
+        raise UsageError(message)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name!r}>"
+
+    async def _perform(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Become an operation of ``run``, in the task that awaits this."""
+        if _get_running_loop() is not run.loop:
+            run.check_alive()
+            message = f"step {self.name!r} was called on another event loop than that of its workflow"
+            raise UsageError(message, hint="call it from the workflow body itself")
+        definition = self.definition
+        if run.steps.get(definition.name) is not definition:
+            run.steps.admit(definition)
+        return await run.request(StepOperation(run, run.next_id(), definition, args, kwargs))
+
+    def _blocking(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Become an operation of a sync body, and wait for the answer."""
+        if run.bridge is None:
+            run.check_alive()
+            message = f"step {self.name!r} would block the workflow"
+            raise UsageError(message, hint=f"write `await {self.name}.aio(...)` in an async workflow")
+        return run.bridge.call(lambda: self._perform(run, args, kwargs))
+
+
+def _body() -> Any:
+    found = CURRENT.get()
+    return found if found is not None and found.is_body else None
+
+
+class AsyncStep(_Step, Generic[P, T]):
+    """An async function as a step."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """Call it: in a body as a step, elsewhere as the plain function."""
+        found = CURRENT.get()
+        if found is None or not found.is_body:
+            return self.definition.function(*args, **kwargs)  # type: ignore[no-any-return]
+        return self._perform(found, args, kwargs)
+
+    @cached_property
+    def aio(self) -> Callable[P, Coroutine[Any, Any, T]]:
+        """The same call; there for symmetry with sync steps."""
+        return self.__call__
+
+    def blocking(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it from a sync workflow and wait for its result.
+
+        Outside a run this runs the plain function on an event loop of its own.
+        """
+        run = _body()
+        if run is None:
+            return asyncio.run(self.definition.function(*args, **kwargs))  # type: ignore[no-any-return]
+        return self._blocking(run, args, kwargs)  # type: ignore[no-any-return]
+
+
+class SyncStep(_Step, Generic[P, T]):
+    """A plain function as a step; it runs on a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it: in a sync body as a step, elsewhere as the plain function.
+
+        Raises:
+            UsageError: called without ``.aio`` in the body of an async workflow, which it would block.
+        """
+        run = _body()
+        if run is None:
+            return self.definition.function(*args, **kwargs)  # type: ignore[no-any-return]
+        return self._blocking(run, args, kwargs)  # type: ignore[no-any-return]
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await it: in an async body as a step, elsewhere the plain function on a thread."""
+        run = _body()
+        if run is None:
+            return await asyncio.to_thread(self.definition.function, *args, **kwargs)  # type: ignore[no-any-return]
+        return await self._perform(run, args, kwargs)  # type: ignore[no-any-return]
+
+    @cached_property
+    def blocking(self) -> Callable[P, T]:
+        """The same call; there for symmetry with async steps."""
+        return self.__call__

@@ -1,0 +1,257 @@
+"""A deterministic event loop for one run: a ready queue, and no selector.
+
+asyncio's own `Task` and `Future` run on it as subclasses, so ``gather``, ``TaskGroup``, ``wait``, ``timeout``, ``Queue``
+and the rest behave as documented, and the same way each time a log is replayed:
+
+* Callbacks run in the order they were scheduled; nothing comes from outside but deliveries of recorded events.
+* Tasks and futures hash to values that depend on the run and on their number only, so sets of them iterate in the
+  same order in every process.
+* ``time()`` is the run's logical time, and ``call_later`` a durable timer.
+* The loop keeps its tasks and asynchronous generators alive until the run ends.
+
+It is drained by plain calls of `RunLoop.drain`, never from inside a task of another loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from asyncio import events
+from collections import deque
+from typing import TYPE_CHECKING, Any, NoReturn
+from zlib import crc32
+
+from perdure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Coroutine
+
+    from perdure.kernel.execution import Execution
+
+MAX_CALLBACKS = 10_000
+"""Callbacks per drain, after which the body is taken for spinning."""
+
+
+class Spinning(Exception):  # noqa: N818 - a finding about a body, never seen by users
+    """The body keeps itself busy without ever waiting for anything."""
+
+
+class RunFuture(asyncio.Future[Any]):
+    """A future whose hash is the same in every process."""
+
+    number: int
+
+    def __hash__(self) -> int:
+        """Spread by run and number: small plain integers would collide in asyncio's global sets."""
+        loop: Any = self.get_loop()
+        return hash((loop.salt, self.number))
+
+
+class RunTask(asyncio.Task[Any]):
+    """A task that knows its place in the run's tree of tasks.
+
+    ``prefix`` begins the ids of its operations and child tasks; ``count`` is how many of them there are.
+    """
+
+    def __init__(
+        self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context | None
+    ) -> None:
+        self.path = path
+        self.prefix = f"{path}." if path else ""
+        self.count = 0
+        self.number = loop.next_number()
+        self.salt = loop.salt
+        # asyncio registers the task in a global set here: the hash has to be ready.
+        self.context = context if context is not None else contextvars.copy_context()
+        super().__init__(coro, loop=loop, name=f"run-task-{path or 'root'}", context=self.context)
+
+    def __hash__(self) -> int:
+        """Spread by run and number, as for `RunFuture`."""
+        return hash((self.salt, self.number))
+
+    def next_id(self) -> str:
+        """Take the next id below this task."""
+        n = self.count
+        self.count = n + 1
+        return f"{self.prefix}{n}"
+
+
+class Handle:
+    """A scheduled callback. What `asyncio.Handle` offers, without its cost."""
+
+    __slots__ = ("args", "callback", "context", "dead")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.dead = False
+
+    def cancel(self) -> None:
+        """Do not run it."""
+        self.dead = True
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.dead
+
+
+class RunLoop(asyncio.AbstractEventLoop):
+    """The loop of one run. Not thread-safe: one thread at a time drains it."""
+
+    def __init__(self, execution: Execution, run_id: str) -> None:
+        self.execution = execution
+        self.salt = crc32(run_id.encode()) << 20
+        self.ready: deque[Handle] = deque()
+        self.tasks: list[RunTask] = []
+        self.generators: dict[int, AsyncGenerator[Any, Any]] = {}
+        self._numbers = 0
+        self._orphans = 0
+        self._prune_at = 64
+
+    # -- what asyncio calls ------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, context if context is not None else contextvars.copy_context())
+        self.ready.append(handle)
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        return self.execution.timer(delay, None, callback, args, context)
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+        return self.execution.timer(0, when, callback, args, context)
+
+    def time(self) -> float:
+        return self.execution.logical_time / 1_000_000
+
+    def create_future(self) -> RunFuture:
+        future = RunFuture(loop=self)
+        future.number = self.next_number()
+        return future
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> RunTask:  # noqa: ARG002
+        refuse_unordered(sys._getframe(1))  # noqa: SLF001 - the only way to know who makes the task
+        parent = asyncio.current_task(self)
+        if isinstance(parent, RunTask):
+            path = parent.next_id()
+        else:
+            path = f"~{self._orphans}"
+            self._orphans += 1
+        return self.adopt(coro, path, context)
+
+    def adopt(self, coro: Any, path: str, context: contextvars.Context | None) -> RunTask:
+        """Make a task with a given path and keep it alive."""
+        task = RunTask(coro, self, path, context)
+        if len(self.tasks) >= self._prune_at:
+            self.tasks = [known for known in self.tasks if not known.done()]
+            self._prune_at = 2 * len(self.tasks) + 64
+        self.tasks.append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Debug mode would change timing and scheduling; it stays off."""
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.execution.report(context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.execution.report(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """The run closes its generators itself, in order, when its body has ended."""
+
+    # -- what the run calls ------------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        """Return the next number for a task or future."""
+        self._numbers += 1
+        return self._numbers
+
+    def drain(self) -> None:
+        """Run callbacks until none is ready.
+
+        Raises:
+            Spinning: after `MAX_CALLBACKS` callbacks.
+            BaseException: KeyboardInterrupt and SystemExit pass through.
+        """
+        ready = self.ready
+        if not ready:
+            return
+        outer = events._get_running_loop()  # noqa: SLF001 - the documented hook for loop implementations
+        hooks = sys.get_asyncgen_hooks()
+        events._set_running_loop(self)  # noqa: SLF001
+        sys.set_asyncgen_hooks(firstiter=self._first_iteration, finalizer=self._finalizer)
+        budget = MAX_CALLBACKS
+        try:
+            while ready:
+                handle = ready.popleft()
+                if handle.dead:
+                    continue
+                budget -= 1
+                if budget < 0:
+                    raise Spinning
+                handle.context.run(handle.callback, *handle.args)
+        finally:
+            events._set_running_loop(outer)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _first_iteration(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self.generators[id(generator)] = generator
+
+    def _finalizer(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Never called while `generators` holds them; here so that asyncio's default does not run."""
+
+
+def _refused(name: str) -> Callable[..., NoReturn]:
+    def method(self: RunLoop, *_: Any, **__: Any) -> NoReturn:
+        message = f"a workflow body cannot do I/O ({name} was called in run {self.execution.run_id!r})"
+        raise UsageError(message, hint="do this in a step")
+
+    method.__name__ = name
+    return method
+
+
+_FOREIGN = """
+    run_forever run_until_complete stop close call_soon_threadsafe run_in_executor set_default_executor
+    shutdown_default_executor getaddrinfo getnameinfo create_connection create_server sendfile start_tls
+    create_unix_connection create_unix_server connect_accepted_socket create_datagram_endpoint connect_read_pipe
+    connect_write_pipe subprocess_shell subprocess_exec add_reader remove_reader add_writer remove_writer sock_recv
+    sock_recv_into sock_recvfrom sock_recvfrom_into sock_sendall sock_sendto sock_connect sock_accept sock_sendfile
+    add_signal_handler remove_signal_handler set_task_factory
+"""
+for _name in _FOREIGN.split():
+    setattr(RunLoop, _name, _refused(_name))
+RunLoop.__abstractmethods__ = frozenset()
+
+
+def refuse_unordered(frame: Any) -> None:
+    """Refuse ``as_completed(coroutines)``: the standard library makes their tasks in the order of a set.
+
+    `perdure.kernel.ordered` replaces it by one that makes them in the order of its arguments; this catches a copy of
+    the original that was imported before.
+    """
+    for _ in range(3):
+        if frame is None:
+            return
+        if frame.f_code is AS_COMPLETED_CODE:
+            message = "asyncio.as_completed makes its tasks in random order here"
+            hint = "import perdure before `from asyncio import as_completed`, or pass it tasks"
+            raise UsageError(message, hint=hint)
+        frame = frame.f_back
+
+
+AS_COMPLETED_CODE: Any = None
+"""Code of the standard library's function; set by `perdure.kernel.ordered` before it is replaced."""

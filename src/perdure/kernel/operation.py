@@ -1,0 +1,93 @@
+"""An operation: something a body asked for that is answered by a recorded event.
+
+One file per kind in `perdure.kernel.kinds`. A kind says how its request starts (through the `Port`, the only two
+effects there are) and how its record settles the body's future. The timer is the smallest example.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from perdure.kernel.loop import RunFuture
+from perdure.model.status import EventType
+
+if TYPE_CHECKING:
+    from perdure.kernel.execution import Execution
+    from perdure.model.event import Draft, Event
+
+
+class Port(Protocol):
+    """What an operation may ask of the runtime once the log has no record of it."""
+
+    def now(self) -> int:
+        """Return the database's clock in microseconds."""
+        ...
+
+    def attempt(self, operation: Any) -> None:
+        """Call the operation's function outside the body, and record how it ended."""
+        ...
+
+    def wake(self, operation: Operation, due: int) -> None:
+        """Record ``operation.fired(now)`` when the database's clock has reached ``due`` (microseconds)."""
+        ...
+
+    def record(self, draft: Draft) -> None:
+        """Append an event as soon as the run's turn comes."""
+        ...
+
+
+NOTES = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT})
+"""Events that tell about an operation without answering it."""
+
+
+class OperationFuture(RunFuture):
+    """The future a body awaits. Giving it up tells the run, so that its attempt can be stopped."""
+
+    operation: Operation
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the wait; the operation is abandoned."""
+        if super().cancel(msg):
+            self.operation.run.abandon(self.operation)
+            return True
+        return False
+
+    __hash__ = RunFuture.__hash__
+
+
+class Operation:
+    """A request of the body, until its record is delivered."""
+
+    __slots__ = ("digest", "future", "id", "name", "run")
+    kind: ClassVar[str]
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether its answer is never recorded, so that it runs on replay too."""
+        return False
+
+    def __init__(self, run: Execution, op_id: str, name: str, digest: int | None = None) -> None:
+        self.run = run
+        self.id = op_id
+        self.name = name
+        self.digest = digest
+        self.future: Any = None
+
+    def start(self, port: Port) -> None:
+        """Begin: called once, when the log is exhausted and holds no answer."""
+        raise NotImplementedError
+
+    def settle(self, event: Event) -> None:
+        """Answer the body from the record. Called only while the future is not done."""
+        raise NotImplementedError
+
+    def answer(self, payload: bytes | None, error: bytes | None) -> None:
+        """Answer the body without a record. Only for kinds that can be `unrecorded`."""
+        raise NotImplementedError
+
+    def note(self, event: Event) -> None:
+        """Take in an event of `NOTES`, or the record of a failure that an operator voided."""
+
+    def fired(self, now: int) -> Draft:
+        """Return the event that records that the time asked for has come."""
+        raise NotImplementedError

@@ -1,0 +1,62 @@
+"""Where the running code is: in a workflow body, in a step, or outside both."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import UsageError
+
+if TYPE_CHECKING:
+    from perdure.kernel.execution import Execution
+
+CURRENT: ContextVar[Any] = ContextVar("perdure_scope", default=None)
+"""An `Execution` in the tasks of a body, a `StepScope` in an attempt of a step, None elsewhere."""
+
+
+class Evicted(BaseException):
+    """Unwinds a body whose run leaves this process. Private: not an error, not a cancellation, never recorded."""
+
+
+class StepScope:
+    """What a step's attempt knows about itself."""
+
+    __slots__ = ("attempt", "beat", "epoch", "key", "name", "run_id")
+    is_body = False
+
+    def __init__(self, run_id: str, name: str, key: str, attempt: int, epoch: int, beat: Any) -> None:
+        self.run_id = run_id
+        self.name = name
+        self.key = key
+        self.attempt = attempt
+        self.epoch = epoch
+        self.beat = beat
+
+
+def body(what: str) -> Execution:
+    """Return the run whose body is calling.
+
+    Raises:
+        UsageError: the caller is not a workflow body.
+    """
+    found = CURRENT.get()
+    if found is None or not found.is_body:
+        where = "in a step" if found is not None else "outside a run"
+        message = f"perdure.{what}() was called {where}; it works in the body of a workflow"
+        raise UsageError(message)
+    execution: Execution = found
+    return execution
+
+
+def attempt(what: str) -> StepScope:
+    """Return the step attempt that is calling.
+
+    Raises:
+        UsageError: the caller is not a step that runs in a workflow.
+    """
+    found = CURRENT.get()
+    if found is None or found.is_body:
+        message = f"perdure.{what}() was called outside a step"
+        raise UsageError(message)
+    scope: StepScope = found
+    return scope

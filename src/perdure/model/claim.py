@@ -1,0 +1,110 @@
+"""Taking ownership of a run: what a worker asks for, and what the claim appends to the log.
+
+Claiming is an append like any other, so after it the old owner's next append collides. Everything here is pure;
+a store calls `decide` inside its claim transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from perdure.model.event import Draft, Event, Tail, seal, tail_of
+from perdure.model.status import EventType, Status, next_status
+from perdure.model.write import Append, Change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.model.run import RunRow
+
+TAIL_EVENTS = 24
+"""How many events from the end of a log a claim looks at: enough to count deaths."""
+
+
+class ClaimRequest(NamedTuple):
+    """Who claims, and what it can serve."""
+
+    worker_id: str
+    queues: tuple[str, ...]
+    workflows: tuple[str, ...]
+    """Names of the workflows whose code the worker has; it never takes another run."""
+    limit: int
+    take_over: bool = True
+    """Also take runs whose owner is marked dead."""
+
+
+class Claimant(NamedTuple):
+    """The facts a claim records."""
+
+    worker_id: str
+    python: str
+    """Minor version of the interpreter, such as ``3.12``."""
+    max_deaths: int
+    """Claims in a row with nothing recorded between, after which a run is parked."""
+
+
+class Claimed(NamedTuple):
+    """A run that was just claimed, or parked instead because it kills its workers."""
+
+    row: RunRow
+    """As it was before the claim."""
+    append: Append
+    recent: tuple[Event, ...]
+    """The end of the log before the claim, in order: at most `TAIL_EVENTS` events."""
+    deaths: int
+    parked: bool
+
+
+_NEUTRAL = frozenset({EventType.RUN_UNPARKED, EventType.RUN_RESUMED, EventType.RUN_REOPENED})
+
+
+def count_deaths(recent: Sequence[Event]) -> int:
+    """Count the claims at the end of a log after which nothing was recorded: workers that died of the run.
+
+    A claim that ended in an orderly hand-back is not a death; any progress, or a person's decision to let the run
+    go on, starts the count again.
+    """
+    deaths, handed_back = 0, False
+    for event in reversed(recent):
+        if event.type == EventType.RUN_CLAIMED:
+            deaths += not handed_back
+            handed_back = False
+        elif event.type in (EventType.RUN_RELEASED, EventType.RUN_WAITING):
+            handed_back = True
+        elif event.type == EventType.CANCEL_REQUESTED:
+            continue
+        else:
+            break
+    return deaths
+
+
+def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, commit_id: int) -> Claimed:
+    """Return the append that claims ``row`` for ``who``, or parks it as poison.
+
+    Args:
+        row: the run as the claim transaction sees it.
+        recent: the last events of its log, in order, at least one.
+        who: the claiming worker.
+        now: the database's clock.
+        commit_id: id of the append.
+    """
+    deaths = count_deaths(recent)
+    before = Status(row.status)
+    poison = deaths >= who.max_deaths
+    kind = EventType.RUN_PARKED if poison else EventType.RUN_CLAIMED
+    after = next_status(before, kind)
+    epoch = row.epoch + 1
+    reason = f"poison: {deaths} workers died of it in a row" if poison else None
+    detail: dict[str, object] = {"worker": who.worker_id}
+    if poison:
+        detail |= {"reason": reason, "help": f"perdure retry {row.id}"}
+    else:
+        detail |= {"version": row.workflow_version, "python": who.python}
+    draft = Draft(kind, now, state=f"{before}>{after}", detail=msgspec.json.encode(detail))
+    tail: Tail = tail_of(recent[-1])
+    owner = None if poison else who.worker_id
+    change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
+    append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
+    return Claimed(row, append, recent, deaths, poison)

@@ -1,0 +1,123 @@
+"""One row of a run's log, and how a row is sealed.
+
+Times are integers: microseconds since the Unix epoch, by the database's clock.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CHAIN_START = bytes(16)
+"""What the first event of a log is chained to."""
+
+
+class Event(NamedTuple):
+    """A recorded fact. The field order is the column order of the table ``event`` in every backend."""
+
+    run_id: str
+    seq: int
+    """1, 2, 3, ... without a gap; with ``run_id`` the primary key, and so the lock."""
+    type: str
+    """A value of `EventType`."""
+    op: str | None
+    """Structural id of the operation the event belongs to; None for events of the run itself."""
+    kind: str | None
+    """Kind of the operation: step, timer, checkpoint, value, ..."""
+    name: str | None
+    """Name of the operation: the step's, the checkpoint's, ..."""
+    attempt: int
+    """Number of the attempt the event tells about, from 1; 0 where there are no attempts."""
+    at: int
+    epoch: int
+    """Ownership epoch of the writer; grows by one with each claim."""
+    commit_id: int
+    """Chosen by the writer and unique per append: how a lost reply to COMMIT is resolved."""
+    state: str | None
+    """``before>after`` where the event changes the run's state."""
+    digest: int | None
+    """64-bit digest of the operation's arguments."""
+    detail: bytes | None
+    """Facts of the engine as a JSON object: actor, reason, worker, wake_at, ..."""
+    input: bytes | None
+    """Codec-encoded arguments."""
+    payload: bytes | None
+    """Codec-encoded result, error or value."""
+    chain: bytes
+    """Digest over this row and the chain of the row before it."""
+
+
+class Draft(NamedTuple):
+    """An event that has no place in the log yet."""
+
+    type: str
+    at: int
+    op: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    attempt: int = 0
+    state: str | None = None
+    digest: int | None = None
+    detail: bytes | None = None
+    input: bytes | None = None
+    payload: bytes | None = None
+
+
+class Tail(NamedTuple):
+    """The end of a log: all that a writer needs to know to continue it."""
+
+    seq: int
+    at: int
+    chain: bytes
+
+
+EMPTY_TAIL = Tail(0, 0, CHAIN_START)
+
+
+def link(previous: bytes, run_id: str, seq: int, draft: Draft, at: int, epoch: int) -> bytes:
+    """Return the chain digest of an event: BLAKE2b, 16 bytes, over the previous chain and the row's contents.
+
+    ``commit_id`` is left out: it says which transaction carried the row, not what the row says.
+    """
+    kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
+    head = (
+        f"{run_id}\x1f{seq}\x1f{kind}\x1f{op}\x1f{okind}\x1f{name}\x1f{attempt}\x1f{at}\x1f{epoch}\x1f{state}\x1f{digest}"
+        f"\x1f{-1 if detail is None else len(detail)}\x1f{-1 if given is None else len(given)}"
+        f"\x1f{-1 if payload is None else len(payload)}\x1f"
+    )
+    body = previous + head.encode()
+    if detail is not None:
+        body += detail
+    if given is not None:
+        body += given
+    if payload is not None:
+        body += payload
+    return blake2b(body, digest_size=16).digest()
+
+
+def seal(run_id: str, tail: Tail, drafts: Iterable[Draft], epoch: int, commit_id: int) -> tuple[Event, ...]:
+    """Number, time and chain ``drafts`` as the continuation of a log that ends in ``tail``.
+
+    ``at`` never decreases within a run, whatever the clock did.
+    """
+    seq, last, chain = tail
+    events = []
+    for draft in drafts:
+        seq += 1
+        last = max(draft.at, last)
+        chain = link(chain, run_id, seq, draft, last, epoch)
+        kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
+        events.append(
+            Event(
+                run_id, seq, kind, op, okind, name, attempt, last, epoch, commit_id, state, digest, detail, given, payload, chain
+            )
+        )
+    return tuple(events)
+
+
+def tail_of(event: Event) -> Tail:
+    """Return the tail that a log has when ``event`` is its last."""
+    return Tail(event.seq, event.at, event.chain)

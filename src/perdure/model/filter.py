@@ -1,0 +1,42 @@
+"""What a listing asks for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RunFilter(NamedTuple):
+    """Conditions that all hold; an empty one holds always. Newest first, by (``created_at``, ``id``)."""
+
+    statuses: tuple[str, ...] = ()
+    workflow: str | None = None
+    version: str | None = None
+    queue: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    since: int | None = None
+    """Created at or after."""
+    until: int | None = None
+    """Created before."""
+    before: tuple[int, str] | None = None
+    """Only what comes after this (``created_at``, ``id``) in the order of the listing."""
+    limit: int = 100
+
+
+class QueueStats(NamedTuple):
+    """How many runs of a queue and workflow are due, and since when the oldest is."""
+
+    queue: str
+    workflow: str
+    due: int
+    oldest_wake_at: int
+
+
+class StoreStats(NamedTuple):
+    """Counts for ``doctor`` and metrics."""
+
+    runs: dict[str, int]
+    """Status to number of runs."""
+    waiting: tuple[QueueStats, ...]
+    """Due and unowned runs by queue and workflow."""
+    workers: tuple[tuple[str, str, int], ...]
+    """(id, state, expires_at) of known workers."""

@@ -1,0 +1,115 @@
+"""Writes are data: what the engine asks of a store, and what the store answers.
+
+A store commits any number of writes in one transaction and answers each by itself: one refused write never
+takes its neighbours with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perdure.model.event import Event
+from perdure.model.run import Message, RunRow, Tombstone
+
+
+class Create(NamedTuple):
+    """Record a new run and the first events of its log.
+
+    Answered by `Existing` when the id is taken, also by a tombstone.
+    """
+
+    row: RunRow
+    events: tuple[Event, ...]
+    fresh: bool
+    """The id was made up just now and cannot be taken: the store need not look."""
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+class Change(NamedTuple):
+    """A change of the run row, applied only if it is in the state and epoch it is expected to be in."""
+
+    before: str
+    epoch_before: int
+    after: str
+    epoch: int
+    owner: str | None
+    wake_at: int | None
+    inbox_seen: int
+    """Messages taken in so far. If more were sent and ``wake_at`` is set, the store sets ``wake_at`` to now."""
+    detail: str | None
+    at: int
+
+
+class Append(NamedTuple):
+    """Continue a run's log, and change what is derived from it.
+
+    The first event's ``seq`` is the place the writer believes to be next. If it is taken, or the change does not
+    apply, the whole append is refused with `Conflict` and leaves nothing behind.
+    """
+
+    run_id: str
+    events: tuple[Event, ...]
+    change: Change | None = None
+    consumed: tuple[int, ...] = ()
+    """Numbers of the inbox messages that these events take in."""
+
+
+class Send(NamedTuple):
+    """Put a message into a run's inbox, and wake the run if it waits.
+
+    ``message.n`` is ignored: the store numbers it. Answered by `Closed` for a terminal run, `Missing` for an
+    unknown one.
+    """
+
+    message: Message
+
+
+class Purge(NamedTuple):
+    """Delete a terminal run with its whole history and leave a tombstone."""
+
+    run_id: str
+    at: int
+    actor: str | None
+    reason: str | None
+
+
+Write = Create | Append | Send | Purge
+
+
+class Committed(NamedTuple):
+    """Done, and durable in the promised mode."""
+
+
+class Existing(NamedTuple):
+    """The id of a `Create` is taken by this run, or by what a purged run left behind."""
+
+    row: RunRow | Tombstone
+
+
+class Conflict(NamedTuple):
+    """The log is not where the writer believed it to be, or the run not in the state it expected."""
+
+    tail: int | None
+    """The log's true last seq; None where there is no log any more."""
+
+
+class Missing(NamedTuple):
+    """There is no such run (a purged one included)."""
+
+    tombstone: Tombstone | None = None
+
+
+class Closed(NamedTuple):
+    """The run's state does not allow the write: it is terminal (`Send`) or not yet terminal (`Purge`)."""
+
+    status: str
+
+
+class Failed(NamedTuple):
+    """This write alone cannot be stored, for a reason of its own (a value the database refuses)."""
+
+    error: Exception
+
+
+Outcome = Committed | Existing | Conflict | Missing | Closed | Failed
+COMMITTED = Committed()

@@ -1,0 +1,295 @@
+"""Attempts: the only place where user code with effects is started.
+
+Before every attempt the owner checks its lease by its own clock. An attempt of an at-most-once step begins only after
+its intent is recorded, which is a fence that needs no clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.codec.exception import encode_error
+from perdure.errors import CodecError, StepInterrupted, StepTimedOut
+from perdure.kernel.scope import CURRENT, StepScope
+from perdure.model.event import Draft
+from perdure.model.status import EventType
+
+if TYPE_CHECKING:
+    from contextvars import Context
+
+    from perdure.kernel.kinds.step import StepOperation
+    from perdure.model.event import Event
+    from perdure.runtime.resident import ResidentRun
+
+logger = logging.getLogger("perdure.step")
+FATAL = (KeyboardInterrupt, SystemExit, MemoryError)
+"""Never recorded as a step's failure: they say something about the process, not about the step."""
+
+
+class Attempt:
+    """One attempt under way."""
+
+    __slots__ = ("given_up", "number", "operation", "task", "timed_out", "timer")
+
+    def __init__(self, operation: StepOperation, number: int) -> None:
+        self.operation = operation
+        self.number = number
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.timed_out = False
+        """A sync attempt whose time is up: answered already, but its thread still runs."""
+        self.given_up = False
+
+
+class Attempts:
+    """The attempts of one run."""
+
+    __slots__ = ("_abandoned", "run", "running")
+
+    def __init__(self, run: ResidentRun) -> None:
+        self.run = run
+        self.running: dict[str, Attempt] = {}
+        """By operation id. An operation has at most one attempt under way, timed-out threads included."""
+        self._abandoned = False
+
+    # -- beginning -----------------------------------------------------------------------------------------------
+
+    def start(self, operation: StepOperation) -> None:
+        """Begin the next attempt, or record why there is none."""
+        number = operation.attempts + 1
+        if operation.definition.policy.mode == "at_most_once":
+            if operation.intent >= number:
+                self._interrupted(operation)
+                return
+            self._record(operation, EventType.STEP_INTENT, number, store_input=True)
+            return
+        self._launch(operation, number)
+
+    def intended(self, event: Event) -> None:
+        """Begin the attempt whose intent is durable now."""
+        operation: Any = self.run.execution.pending.get(event.op or "")
+        if operation is not None and not self.run.leaving:
+            self._launch(operation, event.attempt)
+
+    def _launch(self, operation: StepOperation, number: int) -> None:
+        host = self.run.host
+        if not host.lease_holds():
+            host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
+            return
+        previous = self.running.get(operation.id)
+        if previous is not None:
+            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)  # its thread has not ended yet
+            return
+        attempt = Attempt(operation, number)
+        self.running[operation.id] = attempt
+        run = self.run
+        scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
+        context = operation.context if number == 1 else operation.context.copy()
+        if operation.definition.policy.durability == "none":
+            run.hold_quietly()
+        if operation.definition.is_async:
+            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
+        else:
+            self._run_sync(attempt, scope, context)
+
+    def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
+        run = self.run
+        if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
+            return
+        self._launch(operation, number)
+
+    async def _run_async(self, attempt: Attempt, scope: StepScope) -> None:
+        CURRENT.set(scope)
+        operation = attempt.operation
+        definition = operation.definition
+        timeout_us = definition.policy.timeout_us
+        error: BaseException | None = None
+        value = None
+        try:
+            if timeout_us is None:
+                value = await definition.function(*operation.args, **operation.kwargs)
+            else:
+                value, error = await self._timed(attempt, timeout_us)
+        except asyncio.CancelledError as raised:
+            error = raised
+        except FATAL as raised:
+            self._fatal(attempt, raised)
+            return
+        except BaseException as raised:  # noqa: BLE001 - a step may fail in any way; it is recorded
+            error = raised
+        self._ended(attempt, value, error)
+
+    async def _timed(self, attempt: Attempt, timeout_us: int) -> tuple[Any, BaseException | None]:
+        operation = attempt.operation
+        definition = operation.definition
+        try:
+            async with asyncio.timeout(timeout_us / 1_000_000) as limit:
+                return await definition.function(*operation.args, **operation.kwargs), None
+        except TimeoutError as raised:
+            return None, self._timeout_error(attempt) if limit.expired() else raised
+
+    def _run_sync(self, attempt: Attempt, scope: StepScope, context: Context) -> None:
+        operation = attempt.operation
+        function, args, kwargs = operation.definition.function, operation.args, operation.kwargs
+
+        def call() -> Any:
+            CURRENT.set(scope)
+            return function(*args, **kwargs)
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if attempt.timer is not None:
+                attempt.timer.cancel()
+            if isinstance(error, FATAL):
+                self._fatal(attempt, error)
+            else:
+                self._ended(attempt, value, error)
+
+        host = self.run.host
+        timeout_us = operation.definition.policy.timeout_us
+        if timeout_us is not None:
+            attempt.timer = host.loop.call_later(timeout_us / 1_000_000, self._sync_timeout, attempt)
+        host.threads.submit(lambda: context.run(call), done)
+
+    def _sync_timeout(self, attempt: Attempt) -> None:
+        """Answer a sync step whose time is up. Its thread cannot be stopped; nothing overlaps it until it ends."""
+        if not (self._abandoned or attempt.given_up):
+            attempt.timed_out = True
+            self._failed(attempt, self._timeout_error(attempt))
+            self.run.pump()
+
+    def _timeout_error(self, attempt: Attempt) -> StepTimedOut:
+        operation = attempt.operation
+        seconds = (operation.definition.policy.timeout_us or 0) / 1_000_000
+        return StepTimedOut(step=operation.name, timeout_s=seconds, run_id=self.run.id)
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
+        run, operation = self.run, attempt.operation
+        if self._abandoned:
+            return
+        del self.running[operation.id]
+        if attempt.timed_out:
+            run.pump()
+            return
+        if attempt.given_up:
+            self._record(operation, EventType.STEP_CANCELLED, attempt.number)
+            run.pump()
+            return
+        if error is not None:
+            self._failed(attempt, error)
+            return
+        try:
+            payload = run.execution.codec.encode(value)
+        except CodecError as refused:
+            self._failed(attempt, self._result_error(operation, refused), final=True)
+            return
+        durability = operation.definition.policy.durability
+        if durability == "none":
+            run.answer(operation, payload, None)
+            return
+        draft = Draft(
+            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number, None,
+            operation.digest, None, operation.input, payload,
+        )  # fmt: skip
+        if durability == "ahead":
+            run.record_early(draft)
+        else:
+            run.record(draft)
+
+    def _result_error(self, operation: StepOperation, error: CodecError) -> CodecError:
+        text = f"the result of step {operation.name!r} cannot be stored: {error.text}"
+        return CodecError(text, path=error.path, type_name=error.type_name, run_id=self.run.id, step=operation.name)
+
+    def _failed(self, attempt: Attempt, error: BaseException, *, final: bool = False) -> None:
+        operation = attempt.operation
+        retry = operation.definition.policy.retry
+        if isinstance(error, asyncio.CancelledError):
+            error = RuntimeError(f"step {operation.name!r} raised CancelledError although nobody had cancelled it")
+        spent = attempt.number - operation.budget_from
+        final = final or spent >= retry.attempts or isinstance(error, retry.give_up_on)
+        if operation.definition.policy.durability == "none":
+            self._unrecorded_failure(attempt, error, final=final)
+            return
+        payload = encode_error(error)
+        if final:
+            self._record(operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True)
+            return
+        now = self.run.now()
+        next_at = now + retry.wait_us(spent, self.run.host.luck())
+        detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
+        self._record(operation, EventType.STEP_ATTEMPT_FAILED, attempt.number, payload=payload, detail=detail)
+
+    def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
+        operation, run = attempt.operation, self.run
+        if final:
+            run.answer(operation, None, encode_error(error))
+            return
+        operation.attempts = attempt.number
+        wait_us = operation.definition.policy.retry.wait_us(attempt.number, run.host.luck())
+        run.host.loop.call_later(wait_us / 1_000_000, self._relaunch_unrecorded, operation, attempt.number + 1)
+
+    def _relaunch_unrecorded(self, operation: StepOperation, number: int) -> None:
+        self.run.let_go_quietly()
+        self._launch_if_wanted(operation, number)
+
+    def _interrupted(self, operation: StepOperation) -> None:
+        error = StepInterrupted(step=operation.name, run_id=self.run.id)
+        payload = encode_error(error)
+        self._record(operation, EventType.STEP_FAILED, operation.intent, payload=payload, store_input=True)
+
+    def _fatal(self, attempt: Attempt, error: BaseException) -> None:
+        """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
+        self.running.pop(attempt.operation.id, None)
+        if not self._abandoned:
+            self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}")
+        if not isinstance(error, MemoryError):
+            raise error
+
+    def _record(
+        self, operation: StepOperation, kind: EventType, number: int, *, payload: bytes | None = None,
+        detail: bytes | None = None, store_input: bool = False,
+    ) -> None:  # fmt: skip
+        given = operation.input if store_input else None
+        self.run.record(
+            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest, detail,
+                  given, payload)
+        )  # fmt: skip
+
+    # -- giving up -----------------------------------------------------------------------------------------------
+
+    def give_up(self, operation: Any) -> None:
+        """The body no longer waits for it: stop the attempt if it can be stopped."""
+        attempt = self.running.get(operation.id)
+        if attempt is None or attempt.timed_out:
+            return
+        attempt.given_up = True
+        if operation.definition.policy.durability == "none":
+            self.run.let_go_quietly()
+        if attempt.task is not None:
+            attempt.task.cancel()
+
+    def abandon(self) -> None:
+        """The run leaves: stop what can be stopped, take no results."""
+        self._abandoned = True
+        for attempt in self.running.values():
+            if attempt.timer is not None:
+                attempt.timer.cancel()
+            if attempt.task is not None:
+                attempt.task.cancel()
+
+    def _beat(self, operation: StepOperation, number: int) -> Any:
+        def beat(detail: Any) -> None:
+            payload = self.run.execution.codec.encode(detail)
+            self.run.host.heartbeat(self, operation, number, payload)
+
+        return beat
+
+    def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
+        """Record what a step says about its progress."""
+        if operation.id in self.running and not (self._abandoned or self.run.recorder.closed):
+            self._record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)

@@ -1,0 +1,150 @@
+"""How a run leaves its worker: ended, waiting, handed back, or parked. Each is one event and one change of the row."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.codec.exception import encode_error
+from perdure.errors import CodecError, RunTimedOut
+from perdure.kernel.operation import Operation
+from perdure.model.event import Draft
+from perdure.model.status import EventType, Status, next_status
+from perdure.model.write import Change
+
+if TYPE_CHECKING:
+    from perdure.errors import Diverged
+    from perdure.kernel.execution import Execution
+    from perdure.model.event import Event
+    from perdure.model.write import Append
+    from perdure.runtime.history import Summary
+    from perdure.runtime.resident import ResidentRun
+
+DETAIL_MAX = 500
+
+
+class Deadline(Operation):
+    """The run's own time limit, as something to wake up for. Not an operation of the body: it has no id."""
+
+    __slots__ = ()
+    kind = "deadline"
+
+    def __init__(self, run: Execution) -> None:
+        super().__init__(run, "", "deadline")
+
+    def fired(self, now: int) -> Draft:
+        return Draft(EventType.DEADLINE_PASSED, now)
+
+
+def _leave(
+    run: ResidentRun, kind: EventType, *, payload: bytes | None = None, detail: dict[str, Any] | None = None,
+    note: str | None = None, wake_at: int | None = None,
+) -> None:  # fmt: skip
+    now = run.now()
+    after = next_status(Status.RUNNING, kind)
+    data = msgspec.json.encode(detail) if detail else None
+    draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
+    epoch = run.recorder.epoch
+    note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
+    run.append_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+
+
+def finish(run: ResidentRun) -> None:
+    """Append the terminal event that the body's outcome calls for."""
+    outcome = run.execution.outcome
+    assert outcome is not None  # noqa: S101 - the caller has looked
+    if outcome.error is None:
+        try:
+            payload = run.execution.codec.encode(outcome.value)
+        except CodecError as error:
+            _fail(run, result_error(run, error))
+            return
+        _leave(run, EventType.RUN_COMPLETED, payload=payload)
+    elif outcome.cancelled and run.execution.timed_out:
+        limit = run.row.deadline_at
+        seconds = None if limit is None else (limit - run.row.created_at) / 1_000_000
+        _fail(run, RunTimedOut(run.id, timeout_s=seconds))
+    elif outcome.cancelled and run.execution.cancel_requested:
+        _leave(run, EventType.RUN_CANCELLED, note="cancelled")
+    else:
+        _fail(run, outcome.error)
+
+
+def result_error(run: ResidentRun, error: CodecError) -> CodecError:
+    """Say whose result cannot be stored."""
+    text = f"the result of workflow {run.row.workflow!r} cannot be stored: {error}"
+    return CodecError(text, path=error.path, type_name=error.type_name, run_id=run.id)
+
+
+def _fail(run: ResidentRun, error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        error = RuntimeError("the body ended with CancelledError although nobody had cancelled it")
+    cause = run.execution.failures.cause(error)
+    detail: dict[str, Any] = {}
+    if cause is not None:
+        detail = {"cause_seq": cause.seq, "cause_op": cause.op, "followed_by": list(cause.followed_by)}
+    note = f"{type(error).__name__}: {_text(error)}"
+    _leave(run, EventType.RUN_FAILED, payload=encode_error(error), detail=detail, note=note)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not lose the failure
+        return "(its text cannot be read)"
+
+
+def park(run: ResidentRun, reason: str, remedy: str, **facts: Any) -> None:
+    """Stop the run until a person acts; say why and what helps."""
+    if run.leaving or run.gone or run.recorder.closed:
+        return
+    run.host.logger.warning("run %s is parked: %s", run.id, reason)
+    _leave(run, EventType.RUN_PARKED, detail={"reason": reason, "help": remedy, **facts}, note=reason)
+
+
+def park_diverged(run: ResidentRun, error: Diverged, log: Summary) -> None:
+    """Park a run whose log does not fit its code, before any effect."""
+    here = run.host.python
+    others = sorted(log.pythons - {here})
+    if others:
+        reason = f"incompatible: recorded on Python {', '.join(others)}, diverges on {here}: {error.text}"
+        park(run, reason, f"run a worker on Python {others[-1]}, then perdure retry {run.id}")
+        return
+    park(run, f"diverged: {error.text}", "restore the code it began with, then perdure retry", recorded=error.expected,
+         requested=error.found)  # fmt: skip
+
+
+def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str | None = None) -> None:
+    """Give the run up in good order; it goes on at ``wake_at``, wherever."""
+    detail: dict[str, Any] = {"wake_at": wake_at}
+    if reason:
+        detail["reason"] = reason
+    _leave(run, kind, detail=detail, wake_at=wake_at)
+
+
+def replace_unstorable(run: ResidentRun, append: Append, error: Exception) -> None:
+    """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
+    failure = encode_error(CodecError(f"the database refuses the value: {error}", run_id=run.id))
+    run.leaving = False
+    run.rewind(append.events[0])
+    change = append.change
+    if change is not None and append.events[-1].type == EventType.RUN_COMPLETED:
+        change = change._replace(after=Status.FAILED, detail="CodecError: the database refuses the result")
+    for event in append.events:
+        last = event is append.events[-1]
+        run.record_again(_without_value(event, failure), change if last else None)
+
+
+def _without_value(event: Event, failure: bytes) -> Draft:
+    kind = event.type
+    payload = event.payload
+    if kind == EventType.STEP_COMPLETED:
+        kind, payload = EventType.STEP_FAILED, failure
+    elif kind == EventType.RUN_COMPLETED:
+        kind, payload = EventType.RUN_FAILED, failure
+    elif payload is not None and len(payload) > len(failure):
+        payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
+    state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
+    return Draft(kind, event.at, event.op, event.kind, event.name, event.attempt, state, event.digest, event.detail, None, payload)

@@ -1,0 +1,39 @@
+"""Ids made by this process: of runs, workers and commits."""
+
+from __future__ import annotations
+
+import os
+import time
+from uuid import UUID
+
+
+def uuid7() -> str:
+    """Return a new time-ordered UUID (RFC 9562, version 7) as text."""
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (time.time_ns() // 1_000_000) << 80 | random
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_uuid(text: str) -> bool:
+    """Whether ``text`` is a UUID in its usual form."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+class CommitIds:
+    """Numbers no other process start uses: 31 random bits, then a counter of 32 bits."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = int.from_bytes(os.urandom(4), "big") >> 1 << 32
+
+    def take(self) -> int:
+        """Return the next one. Fits a signed 64-bit column."""
+        self._next += 1
+        return self._next

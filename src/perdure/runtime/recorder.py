@@ -1,0 +1,124 @@
+"""The writing end of one run's log: numbers events, keeps one append in flight, merges what waits.
+
+Rule 1 of the lock: at most one append per run is in flight; what comes meanwhile is sent when it is confirmed. A
+refused append discards all that is queued before anything else is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.model.event import Event, Tail, link, tail_of
+from perdure.model.write import Append, Change, Committed, Conflict, Failed
+
+if TYPE_CHECKING:
+    from perdure.model.event import Draft
+    from perdure.model.write import Outcome
+    from perdure.runtime.ids import CommitIds
+    from perdure.store.writer import Writer
+
+
+class Listener(Protocol):
+    """Who owns the log."""
+
+    def recorded(self, last: Event, change: Change | None) -> None:
+        """Everything up to ``last`` is durable."""
+        ...
+
+    def refused(self, reason: str) -> None:
+        """The log belongs to somebody else now. Nothing more will be sent."""
+        ...
+
+    def unstorable(self, append: Append, error: Exception) -> None:
+        """The append cannot be stored for a reason of its own; the queue was discarded with it."""
+        ...
+
+
+class Recorder:
+    """See the module. All methods run on the engine's event loop thread."""
+
+    __slots__ = ("_append", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_writer", "closed", "epoch", "run_id", "tail")
+
+    def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        self.tail = self._durable = tail
+        self.closed = False
+        self._writer = writer
+        self._ids = ids
+        self._listener = listener
+        self._queue: list[Event] = []
+        self._append: Append | None = None
+        self._change: Change | None = None
+        self._consumed: list[int] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is not yet durable."""
+        return self._append is not None or bool(self._queue)
+
+    def add(self, draft: Draft, change: Change | None = None, consumed: int | None = None) -> Event:
+        """Give ``draft`` its place in the log and send it as soon as the run's turn comes.
+
+        Args:
+            draft: the event.
+            change: the change of the run row it implies; nothing can be added after it.
+            consumed: number of the inbox message it takes in.
+        """
+        seq, last, chain = self.tail
+        seq += 1
+        kind, at, op, okind, name, attempt, state, digest, detail, given, payload = draft
+        at = max(at, last)
+        epoch = self.epoch
+        chain = link(chain, self.run_id, seq, draft, at, epoch)
+        self.tail = Tail(seq, at, chain)
+        event = Event(
+            self.run_id, seq, kind, op, okind, name, attempt, at, epoch, self._ids.take(),
+            state, digest, detail, given, payload, chain,
+        )  # fmt: skip
+        self._queue.append(event)
+        if consumed is not None:
+            self._consumed.append(consumed)
+        if change is not None:
+            self._change = change
+            self.closed = True
+        if self._append is None:
+            self._send()
+        return event
+
+    def rewind(self, event: Event) -> None:
+        """Make ``event``'s place the next one again; nothing is in flight and the queue is empty."""
+        self.tail = self._durable
+        self.closed = False
+        assert event.seq == self.tail.seq + 1  # noqa: S101 - one append in flight, and it was refused
+
+    def discard(self) -> None:
+        """Send nothing more."""
+        self.closed = True
+        self._queue.clear()
+        self._consumed.clear()
+        self._change = None
+
+    def settled(self, write: Any, outcome: Outcome) -> None:
+        """Take the writer's answer to the append in flight."""
+        self._append = None
+        if type(outcome) is Committed:
+            self._durable = tail_of(write.events[-1])
+            if self._queue:
+                self._send()
+            self._listener.recorded(write.events[-1], write.change)
+            return
+        self.discard()
+        if isinstance(outcome, Conflict):
+            self._listener.refused(f"its log has moved on to event {outcome.tail}")
+        elif isinstance(outcome, Failed):
+            self._listener.unstorable(write, outcome.error)
+        else:
+            self._listener.refused("it was purged")
+
+    def _send(self) -> None:
+        events, self._queue = tuple(self._queue), []
+        consumed, self._consumed = tuple(self._consumed), []
+        change, self._change = self._change, None
+        append = self._append = Append(self.run_id, events, change, consumed)
+        self._writer.submit(append, self)

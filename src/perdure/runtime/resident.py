@@ -1,0 +1,429 @@
+"""One run in this process: feeds its body from the log, starts what the body asks for, records how it ends.
+
+Recorded events are delivered strictly in the order of the log, on replay and live alike. Live events wait in
+``_undelivered`` until they are durable; results of ``durability="ahead"`` steps may be delivered before that, but never
+out of order. Whatever must not be overtaken (a body on a thread, a step that is not recorded) *holds* the deliveries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.errors import CodecError, Diverged
+from perdure.kernel.kinds.step import StepOperation
+from perdure.kernel.loop import Spinning
+from perdure.model.event import Draft, Event
+from perdure.model.status import EventType
+from perdure.runtime import closing, history
+from perdure.runtime.attempt import Attempts
+from perdure.runtime.recorder import Recorder
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from perdure.kernel.execution import Execution
+    from perdure.kernel.operation import Operation
+    from perdure.model.event import Tail
+    from perdure.model.run import Message, RunRow
+    from perdure.model.write import Append, Change
+    from perdure.runtime.host import Host
+
+logger = logging.getLogger("perdure.run")
+CHUNK = 500
+"""Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
+LONGEST_ALARM_S = 86_400.0
+
+
+class ResidentRun:
+    """A run this worker owns. Lives from its claim until it ends, waits, moves or is lost."""
+
+    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail) -> None:
+        self.host = host
+        self.row = row
+        self.id = row.id
+        self.execution: Execution = host.build(self)
+        self.recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
+        self.attempts = Attempts(self)
+        self.inbox_seen = 0
+        self.idle = False
+        self.gone = False
+        self.leaving = False
+        self._undelivered: deque[Event] = deque()
+        self._durable = 0
+        self._early: dict[int, int] = {}
+        """Events delivered before they are durable: seq to when they were added."""
+        self._holds = 0
+        self._gated: deque[Operation] = deque()
+        self._fetching = 0
+        self._gate_seq = 0
+        self._wakes: list[tuple[int, int, Operation]] = []
+        self._wake_n = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0
+        self._live = False
+        self._pumping = False
+        self._replayed: history.Summary = history.Summary()
+
+    # -- coming and going ----------------------------------------------------------------------------------------
+
+    def begin(self, events: Iterable[Event]) -> None:
+        """Start the body and feed it the log so far; ``events`` are durable."""
+        self._undelivered.extend(events)
+        self._durable = self.recorder.tail.seq
+        self._replayed = history.summarise(self._undelivered)
+        self.inbox_seen = self._replayed.consumed
+        self._guarded(self.execution.begin)
+        self.pump()
+
+    def drop(self, reason: str) -> None:
+        """Lose the run: stop everything for it, record nothing."""
+        if not self.gone:
+            logger.warning("run %s: lease lost, %s; another worker has it or will take it", self.id, reason)
+            self._leave()
+
+    def _leave(self) -> None:
+        self.gone = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self.recorder.discard()
+        self.attempts.abandon()
+        self.execution.kill()
+        self.host.left(self)
+
+    # -- deliveries ----------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Deliver what can be delivered, then start what the body asked for."""
+        if self._pumping or self.gone:
+            return
+        self._pumping = True
+        try:
+            if not self._deliver():
+                return
+        finally:
+            self._pumping = False
+        if not self.gone:
+            self._advance()
+
+    def _deliver(self) -> bool:
+        """Return whether the log is exhausted, as far as it is known."""
+        undelivered, execution = self._undelivered, self.execution
+        for _ in range(CHUNK):
+            if not self._live:
+                self._start_fresh()  # steps that are never recorded run on replay too
+            if self._holds or not undelivered or self.gone:
+                return not self.gone
+            event = undelivered[0]
+            if event.seq > self._durable and event.seq not in self._early:
+                return True
+            undelivered.popleft()
+            if event.seq in self._replayed.voided:
+                self._guarded(self._void, event)
+            else:
+                self._guarded(execution.deliver, event)
+            if event.type == EventType.STEP_ATTEMPT_FAILED and self._live:
+                self._retry_later(event)
+            elif event.type == EventType.STEP_INTENT and self._live:
+                self.attempts.intended(event)
+        self.host.loop.call_soon(self.pump)
+        return False
+
+    def _void(self, event: Event) -> None:
+        if event.type == EventType.STEP_FAILED and event.seq in self._replayed.void_failures:
+            self.execution.void(event)
+
+    def _guarded(self, call: Any, *args: Any) -> None:
+        """Run body code; what must not go on is parked, before any effect."""
+        try:
+            call(*args)
+        except Diverged as error:
+            closing.park_diverged(self, error, self._replayed)
+        except CodecError as error:
+            closing.park(self, f"a recorded value cannot be read: {error}", "fix the code, then perdure retry")
+        except Spinning:
+            text = "the body runs without end and never waits for anything"
+            closing.park(self, text, "fix the code, then perdure retry")
+        except (KeyboardInterrupt, SystemExit):
+            self._leave()
+            raise
+
+    def turn(self) -> None:
+        """Let the body run after something other than an event was answered."""
+        if not self.gone:
+            self._guarded(self.execution.turn)
+            self.pump()
+
+    def hold(self, change: int) -> None:
+        """Hold deliveries (+1), or let go of one hold (-1) and let the body run."""
+        self._holds += change
+        if change < 0:
+            self.turn()
+
+    # -- starting operations -------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Start what was asked for; end the run, once the body has ended and nothing is under way."""
+        if self.leaving or self.recorder.closed:
+            return
+        if not self._live and not self._undelivered and not self._holds:
+            self._go_live()
+            if self.leaving or self.gone or self.recorder.closed:
+                return
+        if not self._live:
+            return
+        self._start_fresh()
+        for operation in self.execution.take_given_up():
+            self.attempts.give_up(operation)
+        if self._gated:
+            self._open_gate()
+        if self._holds or self._undelivered:
+            return
+        if self.execution.outcome is not None:
+            if not self.attempts.running and not self.recorder.busy:
+                closing.finish(self)
+            return
+        self._note_idle()
+
+    def _go_live(self) -> None:
+        """The log is exhausted: check that it fits, take in messages, then start what has no answer."""
+        strays = self.execution.unmatched(self._replayed.open_ops)
+        if strays:
+            recorded = f"attempts of operation {strays[0]}"
+            text = f"replay diverged at operation {strays[0]}: recorded {recorded}, the code asked for nothing"
+            error = Diverged(text, expected=recorded, found="nothing", run_id=self.id)
+            closing.park_diverged(self, error, self._replayed)
+            return
+        self._live = True
+        self.execution.take_fresh()
+        self._gated.extend(self.execution.go_live())
+        if self.row.deadline_at is not None and not self._replayed.deadline_passed:
+            self._push_wake(self.row.deadline_at, closing.Deadline(self.execution))
+        if self.row.inbox_n > self.inbox_seen:
+            self.look_at_inbox()
+
+    def look_at_inbox(self) -> None:
+        """Fetch the messages that wait; until they are in the log nothing starts."""
+        if self._live and not self._fetching:
+            self._fetching += 1
+            self.host.fetch_inbox(self)
+
+    def take_messages(self, messages: list[Message]) -> None:
+        """Record messages from outside as events of the log."""
+        self._fetching = 0
+        if self.gone or self.leaving or self.recorder.closed:
+            return
+        for message in messages:
+            if message.n > self.inbox_seen:
+                self.inbox_seen = message.n
+                draft = Draft(EventType.CANCEL_REQUESTED, self.now(), detail=_numbered(message))
+                event = self.recorder.add(draft, consumed=message.n)
+                self._undelivered.append(event)
+                self._gate_seq = event.seq
+        self.pump()
+
+    def _start_fresh(self) -> None:
+        fresh = self.execution.take_fresh()
+        if not fresh:
+            return
+        if self._gated or self.leaving or self._gate_is_shut():
+            self._gated.extend(fresh)
+            return
+        for operation in fresh:
+            if self._must_wait(operation):
+                self._gated.append(operation)
+            else:
+                operation.start(self)
+
+    def _open_gate(self) -> None:
+        gated = self._gated
+        while gated and not (self.leaving or self._gate_is_shut()):
+            if self._must_wait(gated[0]):
+                return
+            operation = gated.popleft()
+            if self.execution.pending.get(operation.id) is operation:
+                operation.start(self)
+
+    def _gate_is_shut(self) -> bool:
+        """While messages are being taken in nothing starts: a cancel that was acknowledged comes first."""
+        return bool(self._fetching) or bool(self._undelivered and self._undelivered[0].seq <= self._gate_seq)
+
+    def _must_wait(self, operation: Operation) -> bool:
+        """A strict step waits for all unrecorded results; an ahead step while there are too many of them."""
+        if not self._early:
+            return False
+        if isinstance(operation, StepOperation) and operation.definition.policy.durability == "ahead":
+            settings = self.host.settings
+            oldest = next(iter(self._early.values()))
+            return len(self._early) >= settings.ahead_results or self.now() - oldest > settings.ahead_us
+        return True
+
+    # -- what operations ask for (the Port) ----------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Return the database's clock."""
+        return self.host.now()
+
+    def attempt(self, operation: StepOperation) -> None:
+        """Begin an attempt of a step, or wait for its time."""
+        if operation.next_at > self.now():
+            self._push_wake(operation.next_at, operation)
+        else:
+            self.attempts.start(operation)
+
+    def wake(self, operation: Operation, due: int) -> None:
+        """Remember when an operation is due."""
+        self._push_wake(due, operation)
+
+    def record(self, draft: Draft) -> None:
+        """Append an event and deliver it once it is durable."""
+        self._undelivered.append(self.recorder.add(draft))
+
+    def record_early(self, draft: Draft) -> None:
+        """Append an event and deliver it in its turn, without waiting for it to be durable."""
+        event = self.recorder.add(draft)
+        self._early[event.seq] = event.at
+        self._undelivered.append(event)
+        self.pump()
+
+    def _push_wake(self, due: int, operation: Operation) -> None:
+        self._wake_n += 1
+        heappush(self._wakes, (due, self._wake_n, operation))
+        self._set_alarm(due)
+
+    def _set_alarm(self, due: int) -> None:
+        if self._alarm is not None:
+            if self._alarm_at <= due:
+                return
+            self._alarm.cancel()
+        self._alarm_at = due
+        delay = min(max(due - self.now(), 0) / 1_000_000, LONGEST_ALARM_S)
+        self._alarm = self.host.loop.call_later(delay, self.wake_due)
+
+    def _retry_later(self, event: Event) -> None:
+        operation = self.execution.pending.get(event.op or "")
+        if isinstance(operation, StepOperation):
+            self.attempt(operation)
+
+    def wake_due(self) -> None:
+        """Record what is due by now. Called by the host at the times it was asked to."""
+        self._alarm = None
+        if self.gone or self.leaving or self.recorder.closed:
+            return
+        now = self.now()
+        pending = self.execution.pending
+        while self._wakes and self._wakes[0][0] <= now:
+            _, _, operation = heappop(self._wakes)
+            if isinstance(operation, StepOperation):
+                if pending.get(operation.id) is operation:
+                    self.attempts.start(operation)
+            elif operation.id in pending or isinstance(operation, closing.Deadline):
+                self._undelivered.append(self.recorder.add(operation.fired(now)))
+        if self._wakes:
+            self._set_alarm(self._wakes[0][0])
+
+    # -- what the recorder tells (the Listener) ------------------------------------------------------------------
+
+    def recorded(self, last: Event, change: Change | None) -> None:
+        """Take the confirmation of everything up to ``last``."""
+        seq = self._durable = last.seq
+        if self._early:
+            self._early = {early: at for early, at in self._early.items() if early > seq}
+        if change is not None:
+            self.host.changed(self, change, last)
+            self._leave()
+            return
+        self.pump()
+
+    def refused(self, reason: str) -> None:
+        """The run is somebody else's now."""
+        self.drop(reason)
+
+    def unstorable(self, append: Append, error: Exception) -> None:
+        """An append was refused for its own contents."""
+        closing.replace_unstorable(self, append, error)
+
+    # -- idleness ------------------------------------------------------------------------------------------------
+
+    def _note_idle(self) -> None:
+        idle = not (self.attempts.running or self.recorder.busy or self._gated or self._early or self._fetching)
+        if idle and not self._wakes_pending():
+            text = "the body waits for something that can never happen: no step, timer or message is outstanding"
+            closing.park(self, text, "fix the code, then perdure retry")
+            return
+        if idle != self.idle:
+            self.idle = idle
+            self.host.idleness(self)
+
+    def _wakes_pending(self) -> bool:
+        """Drop what was given up from the heap; say whether anything is left to wait for."""
+        pending = self.execution.pending
+        while self._wakes:
+            operation = self._wakes[0][2]
+            if pending.get(operation.id) is operation or isinstance(operation, closing.Deadline):
+                return True
+            heappop(self._wakes)
+        return False
+
+    @property
+    def next_wake(self) -> int | None:
+        """When the run has something to do next, while it is idle."""
+        return self._wakes[0][0] if self._wakes_pending() else None
+
+    def evict(self) -> None:
+        """Leave memory: the run waits in the database for its next wake-up."""
+        under_way = self._undelivered or self._holds or self._fetching or self.recorder.busy
+        if self.idle and not (self.leaving or self.recorder.closed or under_way):
+            closing.release(self, EventType.RUN_WAITING, self.next_wake)
+
+    def hand_back(self, reason: str) -> None:
+        """Give the run to whoever claims it next, now."""
+        if not (self.gone or self.leaving or self.recorder.closed):
+            self.attempts.abandon()
+            closing.release(self, EventType.RUN_RELEASED, self.now(), reason)
+
+    # -- for closing and attempts --------------------------------------------------------------------------------
+
+    def append_last(self, draft: Draft, change: Change) -> None:
+        """Append the event that ends this worker's ownership."""
+        self.leaving = True
+        self.recorder.add(draft, change)
+
+    def hold_quietly(self) -> None:
+        """Hold deliveries while a step runs that is not recorded."""
+        self._holds += 1
+
+    def let_go_quietly(self) -> None:
+        """Undo `hold_quietly`."""
+        self._holds -= 1
+
+    def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
+        """Answer a step that is not recorded."""
+        self._holds -= 1
+        if not self.gone:
+            self._guarded(self.execution.answer, operation, payload, error)
+            self.pump()
+
+    def rewind(self, event: Event) -> None:
+        """Go back to before ``event``, which could not be stored."""
+        last = self._undelivered
+        while last and last[-1].seq >= event.seq:
+            last.pop()
+        self.recorder.rewind(event)
+
+    def record_again(self, draft: Draft, change: Change | None) -> None:
+        """Append what replaces an event that could not be stored."""
+        event = self.recorder.add(draft, change)
+        if change is None:
+            self._undelivered.append(event)
+
+
+def _numbered(message: Message) -> bytes:
+    """Return the message's detail with its number, by which a later owner knows what was taken in."""
+    detail = msgspec.json.decode(message.detail) if message.detail else {}
+    return msgspec.json.encode({"n": message.n, **detail})

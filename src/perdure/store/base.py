@@ -1,0 +1,175 @@
+"""The seam between the engine and a database: one protocol, and how a backend is found.
+
+A backend is synchronous. It may be called from several threads; it serialises what its connection needs serialised.
+Writes are data (`perdure.model.write`); no SQL, placeholder or isolation level crosses this line. Adding a backend is
+adding ``store/<scheme>.py`` with an ``open_store(url, options)``, and its SQL folder ``store/sql/<scheme>/``.
+
+What every backend must keep, and the conformance suite in `perdure.testing.conformance` checks:
+
+* **S1** A commit is atomic, and durable in the promised mode before `commit` returns.
+* **S2** ``event`` has the primary key (run_id, seq) and is append-only; a taken place refuses the append.
+* **S3** A refused write leaves nothing behind and takes no neighbour with it.
+* **S4** A run row changes only by a compare-and-set on its state and epoch, in the transaction of the append.
+* **S5** After a purge nothing can be appended to the run, by anyone.
+* **S6** No error is swallowed: what is not known to be committed is raised as `StoreUnavailable` with
+  ``unknown=True`` once the backend could not find out by reading its own ids.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from perdure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
+    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
+    from perdure.model.write import Outcome, Write
+
+    Decide = Callable[[RunRow, tuple[Event, ...], int], Claimed]
+    """(row, recent events, now) -> what to append. Pure: called inside the claim transaction."""
+
+
+class Capabilities(NamedTuple):
+    """What a backend is like, so that nobody has to ask for its name."""
+
+    name: str
+    inline: bool
+    """A commit takes microseconds and may run on the event loop's own thread."""
+    durability: tuple[str, ...]
+    """Modes it can give."""
+    shared: bool
+    """Other processes may use the same store at the same time."""
+
+
+class StoreOptions(NamedTuple):
+    """How to open a store."""
+
+    durability: str = "host"
+    busy_timeout_s: float = 10.0
+    """How long a call waits for another process's lock before `StoreUnavailable`."""
+    read_only: bool = False
+    migrate: bool = True
+    """Bring an empty or older schema up to date on opening; else refuse it."""
+
+
+class Store(Protocol):
+    """One database. Every method may raise `StoreUnavailable` (try again later) or `StoreCorrupt`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this backend is like. Constant."""
+        ...
+
+    def open(self) -> None:
+        """Connect, bring the schema up to date, and check that the database gives the promised durability.
+
+        Raises:
+            UsageError: the place cannot be used: not a database, read-only, on a network file system, ...
+            SchemaTooNew: a newer perdure has migrated it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release everything. May be called twice, and before `open`."""
+        ...
+
+    def now(self) -> int:
+        """Return the database's clock in microseconds. Never goes back within a process; costs no round trip."""
+        ...
+
+    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        """Apply ``batch`` in one transaction and answer each write in order.
+
+        Atomic: all writes answered with `Committed` are in one transaction, durable on return. Idempotent: an
+        append that is already there with the same ``commit_id`` is answered with `Committed`. Later writes of a
+        run in the same batch see the earlier ones.
+
+        Args:
+            batch: writes, applied in order.
+            block: False returns None at once, with nothing done, where the call would wait for another process.
+        """
+        ...
+
+    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+        """Claim up to ``request.limit`` due runs in one short transaction.
+
+        Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker whose row is ``dead``.
+        Highest priority first, then earliest ``wake_at``. Only runs of the given queues *and* workflows: rows that
+        the worker cannot run never hide ones it can. Each claim is the append that ``decide`` returns.
+        """
+        ...
+
+    def register(self, worker: WorkerRow) -> None:
+        """Insert the row of a worker that begins its life. Its id is new by construction."""
+        ...
+
+    def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
+        """Extend a live worker's lease to now + ``lease_us`` and say what it owns. Never an upsert.
+
+        A lease of 0 ends the life of the worker: its row becomes ``left``.
+        """
+        ...
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of every run the worker owns. A plain read."""
+        ...
+
+    def sweep(self) -> list[str]:
+        """Mark live workers whose lease has ended as ``dead``, by compare-and-set, and return their ids.
+
+        Also forgets rows of dead or left workers that own nothing any more.
+        """
+        ...
+
+    def get(self, run_id: str) -> RunRow | Tombstone | None:
+        """Return a run, what a purged one left, or None."""
+        ...
+
+    def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return the events with ``seq > after`` in order. A negative ``after`` means the last ``-after`` events."""
+        ...
+
+    def inbox(self, run_id: str) -> list[Message]:
+        """Return the messages that wait, in order."""
+        ...
+
+    def list(self, query: RunFilter) -> list[RunRow]:
+        """Return the runs that match, newest first."""
+        ...
+
+    def stats(self) -> StoreStats:
+        """Count what there is."""
+        ...
+
+    def changed(self) -> bool:
+        """Whether another process may have written since the last call. A hint: True when in doubt; cheap."""
+        ...
+
+
+def open_store(url: str, options: StoreOptions) -> Store:
+    """Return the store that ``url`` names, not yet opened.
+
+    Raises:
+        UsageError: no backend for the URL's scheme, or its driver is not installed.
+    """
+    scheme = urlsplit(url).scheme.partition("+")[0].lower()
+    if not scheme.isidentifier() or scheme in {"base", "writer", "migrate"}:
+        message = f"not a database URL: {scheme or 'no scheme'}; expected sqlite:///file.db"
+        raise UsageError(message)
+    try:
+        module = import_module(f"perdure.store.{scheme}")
+    except ModuleNotFoundError as error:
+        if error.name == f"perdure.store.{scheme}":
+            message = f"no backend for {scheme}://; expected sqlite:///file.db"
+        else:
+            message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
+        raise UsageError(message) from None
+    store: Store = module.open_store(url, options)
+    return store

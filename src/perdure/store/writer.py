@@ -1,0 +1,238 @@
+"""Group commit: everything that waits to be written goes into one transaction.
+
+There is no timer. A lone write commits at once, so latency is one commit; while a commit is under way others queue up
+and make the next batch, so batches grow by themselves under load. Nobody is told anything before the transaction is
+confirmed, and everybody is told in one turn of the event loop.
+
+Where a commit takes microseconds (`Capabilities.inline`) it runs on the event loop's own thread, which saves two thread
+hops. When the disk turns out to be slow, or another process holds the file, the writer goes to its thread.
+
+* **W1** Writes are committed in the order of submission.
+* **W2** While the store is unavailable the batch is kept and tried again; a write is never dropped.
+* **W3** Trying again is safe: a store recognises an append or a start that is already there by its commit id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.errors import StoreError, StoreUnavailable
+from perdure.model.write import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.model.write import Outcome, Write
+    from perdure.store.base import Store
+
+logger = logging.getLogger("perdure.store")
+SLOW_COMMIT_S = 0.004
+"""Above this, on average, commits leave the event loop's thread."""
+
+
+class Submitter(Protocol):
+    """Who is told how a write ended."""
+
+    def settled(self, write: Any, outcome: Outcome) -> None:
+        """Take the answer. Called on the event loop's thread, after the transaction is confirmed."""
+        ...
+
+
+class Writer:
+    """The one way into the store for everything that is keyed by a run."""
+
+    def __init__(self, store: Store, *, max_batch: int = 512, high_water: int = 20_000) -> None:
+        self._store = store
+        self._inline = store.capabilities.inline
+        self._max_batch = max_batch
+        self._high_water = high_water
+        self._queue: deque[tuple[Write, Submitter]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = StoreThread("perdure-writer")
+        self._scheduled = False
+        self._room: asyncio.Event = asyncio.Event()
+        self._room.set()
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+        self._average_s = 0.0
+        self._failures = 0
+        self.crash: BaseException | None = None
+        """Set when the store raised something that is no `StoreError`: nothing is written any more."""
+        self.on_crash: Callable[[BaseException], None] | None = None
+        self.batches = 0
+        self.writes = 0
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to serve submissions made on ``loop``."""
+        self._loop = loop
+
+    async def close(self) -> None:
+        """Wait until everything submitted is written, then stop."""
+        if self.crash is None:
+            await self._idle.wait()
+        self._thread.stop()
+
+    def abort(self) -> None:
+        """Stop without writing what is queued."""
+        self._queue.clear()
+        self.crash = self.crash or RuntimeError("aborted")
+        self._thread.stop()
+
+    def submit(self, write: Write, submitter: Submitter) -> None:
+        """Queue a write. Must be called on the event loop's thread."""
+        self._queue.append((write, submitter))
+        if not self._scheduled:
+            self._scheduled = True
+            self._idle.clear()
+            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+
+    async def room(self) -> None:
+        """Wait until the queue has room: the back-pressure for those who start runs."""
+        if len(self._queue) > self._high_water:
+            self._room.clear()
+            await self._room.wait()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `room` would wait."""
+        return len(self._queue) > self._high_water
+
+    def _flush(self) -> None:
+        """Commit the next batch, here or on the thread."""
+        if self.crash is not None:
+            return
+        pending = self._queue
+        size = min(len(pending), self._max_batch)
+        batch = [pending.popleft() for _ in range(size)]
+        if self._inline and self._average_s < SLOW_COMMIT_S:
+            began = perf_counter()
+            result = self._commit(batch, block=False)
+            if result is not None:
+                self._average_s += (perf_counter() - began - self._average_s) / 16
+                self._finish(batch, result)
+                return
+        self._offload(batch)
+
+    def _offload(self, batch: list[tuple[Write, Submitter]]) -> None:
+        def work() -> None:
+            began = perf_counter()
+            result = self._commit(batch, block=True)
+            self._average_s += (perf_counter() - began - self._average_s) / 16
+            self._loop.call_soon_threadsafe(self._finish, batch, result)  # type: ignore[union-attr]
+
+        self._thread.post(work)
+
+    def _commit(self, batch: list[tuple[Write, Submitter]], *, block: bool) -> list[Outcome] | BaseException | None:
+        try:
+            return self._store.commit([write for write, _ in batch], block=block)
+        except BaseException as error:  # noqa: BLE001 - sorted out in _finish, on the loop's thread
+            return error
+
+    def _finish(self, batch: list[tuple[Write, Submitter]], result: list[Outcome] | BaseException | None) -> None:
+        if isinstance(result, StoreUnavailable):
+            self._retry_later(batch, result)
+            return
+        if isinstance(result, StoreError):
+            result = [Failed(result)] * len(batch)
+        if isinstance(result, BaseException) or result is None:
+            self._crashed(result or RuntimeError("the store gave no answer"))
+            return
+        if self._failures:
+            logger.warning("the database is back after %d failed attempts", self._failures)
+            self._failures = 0
+        self.batches += 1
+        self.writes += len(batch)
+        for (write, submitter), outcome in zip(batch, result, strict=True):
+            try:
+                submitter.settled(write, outcome)
+            except (KeyboardInterrupt, SystemExit):
+                self._next()
+                raise
+            except Exception:
+                logger.exception("internal error while a confirmed write was taken in")
+        self._next()
+
+    def _next(self) -> None:
+        if self._queue:
+            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+        else:
+            self._scheduled = False
+            self._idle.set()
+        if len(self._queue) <= self._high_water // 2:
+            self._room.set()
+
+    def _retry_later(self, batch: list[tuple[Write, Submitter]], error: StoreUnavailable) -> None:
+        """Put the batch back where it was, and try again after a pause that grows to a second."""
+        self._failures += 1
+        if self._failures in (1, 10) or self._failures % 100 == 0:
+            logger.warning("cannot write, trying again (attempt %d): %s", self._failures, error)
+        self._queue.extendleft(reversed(batch))
+        pause = min(0.02 * 2 ** min(self._failures, 6), 1.0)
+        self._loop.call_later(pause, self._flush)  # type: ignore[union-attr]
+
+    def _crashed(self, error: BaseException) -> None:
+        self.crash = error
+        self._queue.clear()
+        self._room.set()
+        self._idle.set()
+        if self.on_crash is not None:
+            self.on_crash(error)
+        else:
+            logger.critical("the store failed and nothing is written any more", exc_info=error)
+
+
+class StoreThread:
+    """A daemon thread that makes blocking calls one after another. Started with the first call."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have ``call`` made on the thread."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put(call)
+
+    def call(self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Have ``function(*args)`` called on the thread and return a future of ``loop`` for its result."""
+        future = loop.create_future()
+
+        def work() -> None:
+            try:
+                result, error = function(*args), None
+            except BaseException as raised:  # noqa: BLE001 - handed to whoever awaits
+                result, error = None, raised
+            loop.call_soon_threadsafe(_resolve, future, result, error)
+
+        self.post(work)
+        return future
+
+    def stop(self) -> None:
+        """End the thread once it has made the calls it has."""
+        if self._thread is not None:
+            self._calls.put(None)
+            if self._thread is not threading.current_thread():
+                self._thread.join(timeout=10)
+            self._thread = None
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
+def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,80 @@
+"""Fixtures every test may use, and the checks every test is under."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.process import Spawner, Unprivileged
+
+# How long what a test started may take to end after the test.
+GRACE_S = 2.0
+
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile(
+    "nightly", deadline=None, print_blob=True, max_examples=5000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+
+@pytest.fixture
+def tmp_db(tmp_path: Path) -> str:
+    """Give the URL of an SQLite database that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'test.db'}"
+
+
+@pytest.fixture
+def spawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spawner]:
+    """Give a starter of processes. Every one of them is killed, by its id, at the end of the test."""
+    spawner = Spawner(tmp_path_factory.mktemp("spawn"))
+    try:
+        yield spawner
+    finally:
+        spawner.close()
+
+
+@pytest.fixture
+def unprivileged(spawn: Spawner) -> Iterator[Unprivileged]:
+    """Give a starter of processes that a read-only folder binds, and a folder they own."""
+    lowered = Unprivileged(spawn)
+    try:
+        yield lowered
+    finally:
+        spawn.close()
+        lowered.close()
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_threads() -> Iterator[None]:
+    """Fail a test that leaves a thread behind."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + GRACE_S
+    leaked = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in leaked:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread.name for thread in leaked if thread.is_alive()]
+    assert not left, f"threads left behind: {', '.join(left)}"
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_tasks(request: pytest.FixtureRequest, no_leaked_threads: None) -> None:
+    """Fail an async test that leaves a task behind. Set up before the loop, so that it looks before the loop closes."""
+    if request.node.get_closest_marker("asyncio"):
+        request.getfixturevalue("task_check")
+
+
+@pytest.fixture
+async def task_check() -> AsyncIterator[None]:
+    before = asyncio.all_tasks()
+    yield
+    for _ in range(10):
+        await asyncio.sleep(0)
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not left, f"tasks left behind: {', '.join(sorted(map(repr, left)))}"
