@@ -77,7 +77,7 @@ def test_the_drawing_in_the_docstring_is_the_tree() -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("duplicate", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
+@pytest.mark.parametrize("duplicate", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])  # noqa: S301 - our own
 def test_errors_survive_copying(error: PerdureError, duplicate: object) -> None:
     """INV-3: process pools pickle errors; keyword-only constructors must not break that."""
     twin = duplicate(error)  # type: ignore[operator]

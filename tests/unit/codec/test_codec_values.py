@@ -29,7 +29,7 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
-        return (a != a and b != b) or struct.pack("d", a) == struct.pack("d", b)
+        return (math.isnan(a) and math.isnan(b)) or struct.pack("d", a) == struct.pack("d", b)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -37,7 +37,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (set, frozenset)):
         return len(a) == len(b) and all(any(same(x, y) for y in b) for x in a)
     if isinstance(a, Decimal):
-        return a.as_tuple() == b.as_tuple()
+        return bool(a.as_tuple() == b.as_tuple())
     if isinstance(a, (dt.datetime, dt.time)):
         return a.replace(tzinfo=None) == b.replace(tzinfo=None) and (
             repr(a.tzinfo) == repr(b.tzinfo) and a.fold == b.fold
@@ -46,7 +46,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 text = st.one_of(st.text(st.characters(exclude_categories=())), st.sampled_from(WEIRD))
-whole = st.one_of(st.integers(), st.integers(min_value=10**5000, max_value=10**5000 + 9))
+whole = st.one_of(st.integers(), st.sampled_from([-1, 1, 3]).map(lambda n: n * 10**5000))
 zones = st.one_of(
     st.none(),
     st.timezones(),
@@ -65,7 +65,7 @@ hashable = st.recursive(
         st.floats(),
         text,
         st.binary(),
-        st.decimals(),
+        st.decimals().filter(lambda number: not number.is_snan()),  # It refuses to be hashed.
         st.uuids(),
         st.dates(),
         st.datetimes(timezones=zones),
@@ -75,15 +75,13 @@ hashable = st.recursive(
     lambda inner: st.one_of(st.tuples(inner, inner), st.frozensets(inner, max_size=3)),
     max_leaves=6,
 )
-# Unhashable as keys: a signalling NaN refuses to be hashed.
-keys = hashable.filter(lambda key: "sNaN" not in repr(key))
 values = st.recursive(
-    keys,
+    st.one_of(hashable, st.just(Decimal("sNaN"))),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.dictionaries(text, inner, max_size=4),
-        st.dictionaries(keys, inner, max_size=3),
-        st.sets(keys, max_size=3),
+        st.dictionaries(hashable, inner, max_size=3),
+        st.sets(hashable, max_size=3),
         st.tuples(inner),
         st.builds(bytearray, st.binary()),
     ),
@@ -155,9 +153,13 @@ def test_null_beside_floats_is_told_from_not_a_number() -> None:
         assert same(codec.decode(codec.encode(value)), value)
 
 
-@pytest.mark.parametrize("number", [2**53 + 1, 2**63, 2**64, -(2**63) - 1, 10**600, 10**5000])
-def test_integers_of_any_size(number: int) -> None:
+def test_integers_of_any_size() -> None:
     """Semantics 5: huge ints."""
+    for number in (2**53 + 1, 2**63, 2**64, -(2**63) - 1, 10**600, 10**5000):
+        _comes_back(number)
+
+
+def _comes_back(number: int) -> None:
     for value in (number, -number, [number], {"k": number}, {number: number}):
         assert codec.decode(codec.encode(value)) == value
 
@@ -176,7 +178,8 @@ def test_a_time_zone_keeps_its_name_and_fold() -> None:
 def test_equal_sets_give_equal_bytes() -> None:
     """Argument digests must not depend on the hash seed of a process."""
     words = [f"w{i}" for i in range(50)]
-    assert codec.encode(set(words)) == codec.encode(set(reversed(words)))
+    backwards = words[::-1]
+    assert codec.encode(set(words)) == codec.encode(set(backwards))
     assert codec.encode({(1, "a"), (2, "b")}) == codec.encode({(2, "b"), (1, "a")})
 
 

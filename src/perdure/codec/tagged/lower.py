@@ -200,8 +200,7 @@ class Lowering:
             raise Unfit("its __post_init__ would run on reading; annotate the place with the class")
         if self._handed.find(record.name) is not cls:
             raise Unfit(
-                "its class cannot be found by its name;"
-                " define it at the top of a module or annotate the place with it"
+                "its class cannot be found by its name; define it at the top of a module or annotate the place with it"
             )
 
 

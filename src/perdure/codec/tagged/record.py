@@ -82,9 +82,7 @@ class _Dataclass(Record):
         self._slots = _other_slots(cls, self._names)
         # Without slots for fields, all of the state is the __dict__.
         self._in_dict = not any(
-            isinstance(base.__dict__.get(name), MemberDescriptorType)
-            for base in cls.__mro__
-            for name in self._names
+            isinstance(base.__dict__.get(name), MemberDescriptorType) for base in cls.__mro__ for name in self._names
         )
         self._cached = _cached_properties(cls)
 
@@ -97,9 +95,7 @@ class _Dataclass(Record):
         if not self._slots and (attributes is None or attributes.keys() <= fields.keys()):
             return fields, {}
         extra = {
-            name: item
-            for name, item in (attributes or {}).items()
-            if name not in fields and name not in self._cached
+            name: item for name, item in (attributes or {}).items() if name not in fields and name not in self._cached
         }
         extra.update((n, getattr(value, n)) for n in self._slots if hasattr(value, n))
         return fields, extra
@@ -228,7 +224,7 @@ class _Enum(Record):
             raise Unfit(f"{name} is not a named member")
         return {"name": name}, {}
 
-    def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:
+    def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:  # noqa: ARG002 - an Enum has none
         if issubclass(self.cls, enum.Flag):
             number = fields.get("value")
             if type(number) is not int:
