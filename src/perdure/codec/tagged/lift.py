@@ -68,7 +68,7 @@ class Lifting:
         elif TAG in node:
             node = self._tagged(node)
         else:
-            self._members(node, "[{!r}]")
+            self._members(node)
         self._depth -= 1
         return node
 
@@ -83,14 +83,14 @@ class Lifting:
             raise
         return node
 
-    def _members(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+    def _members(self, node: dict[str, Any], *, attributes: bool = False) -> dict[str, Any]:
         name = ""
         try:
             for name, item in node.items():
                 if type(item) is dict or type(item) is list:
                     node[name] = self.lift(item)
         except Unreadable as unreadable:
-            unreadable.parts.append(path.format(name))
+            unreadable.parts.append(f".{name[:80]}" if attributes else f"[{name[:80]!r}]")
             raise
         return node
 
@@ -130,8 +130,8 @@ class Lifting:
         fields, extra = node["v"], node.get("x", {})
         if type(fields) is not dict or type(extra) is not dict:
             raise Unreadable(f"the stored {name} is damaged: it has no fields", name)
-        self._members(fields, ".{}")
-        self._members(extra, ".{}")
+        self._members(fields, attributes=True)
+        self._members(extra, attributes=True)
         try:
             return record.build(fields, extra)
         except Unfit as unfit:

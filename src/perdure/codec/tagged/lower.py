@@ -117,9 +117,9 @@ class Lowering:
             return self._pairs(value)
         if plain.issuperset(map(type, value.values())):
             return value
-        return self._members(value, "[{!r}]")
+        return self._members(value)
 
-    def _members(self, value: Mapping[str, Any], path: str) -> dict[str, Any]:
+    def _members(self, value: Mapping[str, Any], *, attributes: bool = False) -> dict[str, Any]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._too_deep(value)
@@ -134,7 +134,7 @@ class Lowering:
                     item = self._record(item) if lower is None else lower(self, item)  # noqa: PLW2901
                 members[name] = item
         except Refused as refused:
-            refused.parts.append(path.format(name))
+            refused.parts.append(f".{name}" if attributes else f"[{_shown(name)}]")
             raise
         self._depth -= 1
         return members
@@ -188,10 +188,10 @@ class Lowering:
         except Unfit as unfit:
             raise Refused(cls, str(unfit)) from unfit
         if not self._plain.issuperset(map(type, fields.values())):
-            fields = self._members(fields, ".{}")
+            fields = self._members(fields, attributes=True)
         node = {TAG: record.kind, "t": record.name, "v": fields}
         if extra:
-            node["x"] = self._members(extra, ".{}")
+            node["x"] = self._members(extra, attributes=True)
         return node
 
     def _check_class(self, record: Record) -> None:

@@ -172,8 +172,8 @@ class _Struct(Record):
         if self.runs_code:  # Undo what __post_init__ did to values that had been through it.
             for name, item in known.items():
                 assign(value, name, item)
-        for name, item in extra.items():
-            object.__setattr__(value, name, item)
+        if extra:
+            value.__dict__.update(extra)
         return value
 
 
