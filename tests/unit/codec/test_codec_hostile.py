@@ -112,7 +112,9 @@ def nothing_ran() -> Any:
 
 
 @pytest.mark.parametrize("name", GADGETS)
-@pytest.mark.parametrize("codec", [JsonCodec(), open_chain(("pickle",), {"pickle": {"key": KEY}})], ids=["json", "pickle"])
+@pytest.mark.parametrize(
+    "codec", [JsonCodec(), open_chain(("pickle",), {"pickle": {"key": KEY}})], ids=["json", "pickle"]
+)
 def test_a_class_named_in_stored_data_does_not_run(name: str, codec: Codec) -> None:
     """SEC-02 (CVE-2026-28277, CVE-2025-64439, sartography/SpiffWorkflow#167): refused, and named."""
     for kind in KINDS:
@@ -222,7 +224,11 @@ trees = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.fixed_dictionaries(
-            {"$": st.sampled_from([*KINDS, "set", "dict", "tuple", "datetime", "time", "date", "bytes", "int", "uuid"])},
+            {
+                "$": st.sampled_from(
+                    [*KINDS, "set", "dict", "tuple", "datetime", "time", "date", "bytes", "int", "uuid"]
+                )
+            },
             optional={"v": inner, "t": inner, "x": inner, "z": inner, "fold": inner},
         ),
         st.dictionaries(st.sampled_from(["$", "v", "t", "type", "args", "cause", "message", "members"]), inner),
