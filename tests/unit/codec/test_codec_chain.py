@@ -172,7 +172,7 @@ def test_pickle_reads_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    "names, message",
     [
         ((), "the first must encode values"),
         (("zstd",), "the first must encode values"),

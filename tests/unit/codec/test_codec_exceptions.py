@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, Self
 
 import pydantic
 import pytest
@@ -53,7 +53,7 @@ class Slotted(Exception):
 
 
 class Failures(ExceptionGroup[Exception]):
-    def __new__(cls, *_: Any, **__: Any) -> Failures:
+    def __new__(cls, *_: Any, **__: Any) -> Self:
         return super().__new__(cls, "made up", [ValueError("x")])
 
 
@@ -299,9 +299,9 @@ def test_a_deep_traceback_is_cut_with_a_mark() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + 1000)
     try:
-        even(450)
-    except ValueError as caught:
-        data = encode_exception(caught, plain)
+        with pytest.raises(ValueError, match="x") as caught:
+            even(450)
+        data = encode_exception(caught.value, plain)
     finally:
         sys.setrecursionlimit(limit)
     text = read_failure(data, plain).traceback_text
@@ -326,28 +326,22 @@ def test_a_raised_on_exception_shows_where_it_began() -> None:
     def in_the_step() -> None:
         raise ValueError("boom")
 
-    try:
+    with pytest.raises(ValueError, match="boom") as step:
         in_the_step()
-    except ValueError as caught:
-        first = again(caught)
+    first = again(step.value)
 
     def in_the_workflow() -> None:
         raise first
 
-    try:
+    with pytest.raises(ValueError, match="boom") as workflow:
         in_the_workflow()
-    except ValueError as caught:
-        second = again(caught)
+    second = again(workflow.value)
     text = getattr(second, TRACEBACK)
     assert text.index("in in_the_step") < text.index("in in_the_workflow")
     assert TRACEBACK not in read_failure(encode_exception(second, plain), plain).details
-    try:
-        try:
-            raise first
-        except ValueError as cause:
-            raise KeyError("other") from cause
-    except KeyError as caught:
-        text = traceback_of(caught)
+    with pytest.raises(KeyError) as other:
+        raise KeyError("other") from first
+    text = traceback_of(other.value)
     assert text.index("in in_the_step") < text.index("direct cause") < text.index("KeyError")
 
 

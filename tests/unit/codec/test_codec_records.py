@@ -159,9 +159,9 @@ def test_classes_of_fields_are_handed_in_too() -> None:
     class Inner(pydantic.BaseModel):
         n: int
 
-    Outer = dataclasses.make_dataclass("Outer", [("inner", list[Inner] | None)])
-    value = {"k": (Outer([Inner(n=1)]),)}
-    annotation = dict[str, tuple[Outer, ...]] | None  # type: ignore[valid-type]
+    outer = dataclasses.make_dataclass("Outer", [("inner", list[Inner] | None)])
+    value = {"k": (outer([Inner(n=1)]),)}
+    annotation = dict[str, tuple[outer, ...]] | None  # type: ignore[valid-type]
     assert codec.decode(codec.encode(value, annotation), annotation) == value
 
 

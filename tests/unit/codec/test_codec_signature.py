@@ -22,12 +22,12 @@ codec = JsonCodec()
 NOON = dt.datetime(2024, 1, 2, 12, tzinfo=dt.UTC)
 
 
-def plain(a: int, b: str = "b", c: Any = None) -> str: ...
+def plain(a: int, b: str = "b", c: Any = None) -> None: ...
 def keyword_only(a: int, *, flag: bool, other: int = 1) -> None: ...
 def positional_only(a: int, b: int = 2, /, c: int = 3) -> None: ...
 def everything(a: int, /, b: int, *rest: Point, flag: bool = False, **more: dt.date) -> None: ...
 def nothing() -> None: ...
-def charge(order: Order, opts: dict[str, Any] | None = None) -> Decimal: ...
+def charge(order: Order, opts: dict[str, Any] | None = None) -> Decimal: ...  # type: ignore[empty-body]
 def untyped(a, b=1): ...  # type: ignore[no-untyped-def]
 def unresolved(a: Missing, b: dt.date) -> AlsoMissing: ...  # type: ignore[name-defined]  # noqa: F821
 
@@ -49,7 +49,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "args", "kwargs"), CALLS)
+@pytest.mark.parametrize("function, args, kwargs", CALLS)
 def test_a_call_comes_back_as_the_same_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
@@ -129,7 +129,7 @@ def test_arguments_over_the_limit_together_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "kwargs", "message"),
+    "function, args, kwargs, message",
     [
         (plain, (), {}, "call: missing argument 'a'"),
         (plain, (1, 2, 3, 4), {}, "call: takes at most 3 positional arguments, got 4"),
@@ -186,7 +186,7 @@ def either(value: Point | Order, level: Level = Level.LOW) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "text", "args", "kwargs"),
+    "function, text, args, kwargs",
     [
         (plain, '{"a": 1, "c": [1]}', (1,), {"c": [1]}),
         (plain, '[1, "x"]', (1, "x"), {}),
@@ -222,7 +222,7 @@ def test_input_from_the_command_line_becomes_a_call(
 
 
 @pytest.mark.parametrize(
-    ("function", "text", "message"),
+    "function, text, message",
     [
         (plain, "{", "run(f): the input is not JSON"),
         (plain, "[" * 100_000, "run(f): the input is not JSON"),

@@ -135,7 +135,7 @@ class Lifting:
         try:
             return record.build(fields, extra)
         except Unfit as unfit:
-            raise Unreadable(f"{name} here differs from the stored one: {unfit}", name) from unfit
+            raise Unreadable(f"{name} here differs from the stored one: {unfit}", name) from None
 
     def _find(self, name: Any, kind: str) -> Record:
         if not isinstance(name, str):
@@ -146,7 +146,7 @@ class Lifting:
         try:
             record = record_of(cls)
         except Unfit as unfit:
-            raise Unreadable(f"{name} cannot be stored: {unfit}", name) from unfit
+            raise Unreadable(f"{name} cannot be stored: {unfit}", name) from None
         if record is None or record.kind != kind:
             raise Unreadable(f"{name} is refused: it is not a {kind}", name)
         if record.runs_code and cls not in self._handed:

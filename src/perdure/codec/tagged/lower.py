@@ -180,19 +180,26 @@ class Lowering:
     def _record(self, value: Any) -> dict[str, Any]:
         cls = type(value)
         try:
-            record = record_of(cls)
-            if record is None:
-                raise Refused(cls, _why_not(value))
-            self._check_class(record)
-            fields, extra = record.take(value)
+            record, fields, extra = self._taken(value)
         except Unfit as unfit:
-            raise Refused(cls, str(unfit)) from unfit
+            raise Refused(cls, str(unfit)) from None
+        except RecursionError:
+            raise
+        except Exception as error:  # A __getattr__ of the class.
+            raise Refused(cls, f"reading its fields raised {error!r}") from error
         if not self._plain.issuperset(map(type, fields.values())):
             fields = self._members(fields, attributes=True)
         node = {TAG: record.kind, "t": record.name, "v": fields}
         if extra:
             node["x"] = self._members(extra, attributes=True)
         return node
+
+    def _taken(self, value: Any) -> tuple[Record, dict[str, Any], dict[str, Any]]:
+        record = record_of(type(value))
+        if record is None:
+            raise Unfit(_why_not(value))
+        self._check_class(record)
+        return record, *record.take(value)
 
     def _check_class(self, record: Record) -> None:
         cls = record.cls
