@@ -320,10 +320,26 @@ class StoreError(PerdureError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached now; the same call may succeed later."""
+    """The database cannot be reached now; the same call may succeed later.
+
+    Attributes:
+        unknown: True when a write may or may not have been committed, and reading our own ids did not tell.
+    """
 
     code = "store_unavailable"
     default_hint = "check that the database runs and can be reached; it is safe to try again"
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        unknown: bool = False,
+        run_id: str | None = None,
+        step: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(text, run_id=run_id, step=step, hint=hint)
+        self.unknown = unknown
 
 
 class StoreCorrupt(StoreError):

@@ -121,3 +121,19 @@ def seal(run_id: str, tail: Tail, drafts: Iterable[Draft], epoch: int, commit_id
 def tail_of(event: Event) -> Tail:
     """Return the tail that a log has when ``event`` is its last."""
     return Tail(event.seq, event.at, event.chain)
+
+
+def broken_link(run_id: str, tail: Tail, events: Iterable[Event]) -> int | None:
+    """Return the first seq at which ``events`` do not continue a log that ends in ``tail``; None if they do.
+
+    Finds a missing, doubled or moved event and any change of an event's contents.
+    """
+    seq, _, chain = tail
+    for event in events:
+        seq += 1
+        kind, op, okind, name, attempt, at, epoch, _, state, digest, detail, given, payload, claimed = event[2:]
+        draft = Draft(kind, at, op, okind, name, attempt, state, digest, detail, given, payload)
+        chain = link(chain, run_id, seq, draft, at, epoch)
+        if event.run_id != run_id or event.seq != seq or claimed != chain:
+            return seq
+    return None

@@ -55,8 +55,12 @@ class StoreOptions(NamedTuple):
     busy_timeout_s: float = 10.0
     """How long a call waits for another process's lock before `StoreUnavailable`."""
     read_only: bool = False
+    create: bool = True
+    """Make the database if there is none; else refuse."""
     migrate: bool = True
     """Bring an empty or older schema up to date on opening; else refuse it."""
+    trust_sqlite: bool = False
+    """Accept an SQLite older than the WAL-reset fix: the caller vouches that it carries the patch."""
 
 
 class Store(Protocol):
@@ -148,8 +152,8 @@ class Store(Protocol):
         """Count what there is."""
         ...
 
-    def changed(self) -> bool:
-        """Whether another process may have written since the last call. A hint: True when in doubt; cheap."""
+    def change_count(self) -> int:
+        """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
 
 
@@ -160,7 +164,7 @@ def open_store(url: str, options: StoreOptions) -> Store:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
     scheme = urlsplit(url).scheme.partition("+")[0].lower()
-    if not scheme.isidentifier() or scheme in {"base", "writer", "migrate"}:
+    if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme'}; expected sqlite:///file.db"
         raise UsageError(message)
     try:
@@ -171,5 +175,9 @@ def open_store(url: str, options: StoreOptions) -> Store:
         else:
             message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
         raise UsageError(message) from None
-    store: Store = module.open_store(url, options)
+    opener = getattr(module, "open_store", None)
+    if opener is None or opener is open_store:  # a module of this folder that is not a backend
+        message = f"no backend for {scheme}://; expected sqlite:///file.db"
+        raise UsageError(message)
+    store: Store = opener(url, options)
     return store

@@ -1,0 +1,146 @@
+"""The wrapper around every backend: driver errors become `StoreError`, calls are counted and timed.
+
+The one place where an error of a driver is translated; the backend says what it means, here it is raised, with the
+driver's own error as its cause.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
+    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
+    from perdure.model.write import Outcome, Write
+    from perdure.store.base import Capabilities, Decide, Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Instrumented:
+    """A store that counts.
+
+    Attributes:
+        inner: the backend itself.
+        now: the backend's clock, unwrapped: it is asked too often to be counted.
+    """
+
+    def __init__(self, inner: Store, translate: Callable[[Exception], Exception | None] | None = None) -> None:
+        self.inner = inner
+        self.now: Callable[[], int] = inner.now
+        self._translate = translate
+        self._counts: dict[str, list[float]] = {}
+        self._commits = 0
+        self._commit_seconds = 0.0
+        self._writes = 0
+        self._refused = 0
+
+    def counters(self) -> dict[str, float]:
+        """Return what was counted so far: ``<call>_calls``, ``<call>_seconds``; for commits also ``commit_writes``."""
+        counted: dict[str, float] = {
+            "commit_calls": self._commits,
+            "commit_seconds": self._commit_seconds,
+            "commit_writes": self._writes,
+            "commit_busy": self._refused,
+        }
+        for name, (calls, seconds) in self._counts.items():
+            counted[f"{name}_calls"] = calls
+            counted[f"{name}_seconds"] = seconds
+        return counted
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend is like."""
+        return self.inner.capabilities
+
+    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        """See `perdure.store.base.Store.commit`."""
+        began = perf_counter()
+        try:
+            outcomes = self.inner.commit(batch, block=block)
+        except Exception as error:
+            self._raise(error)
+            raise
+        self._commits += 1
+        self._commit_seconds += perf_counter() - began
+        if outcomes is None:
+            self._refused += 1
+        else:
+            self._writes += len(batch)
+        return outcomes
+
+    def _raise(self, error: Exception) -> None:
+        """Raise what ``error`` means; return if it is to be raised as it is."""
+        translated = self._translate(error) if self._translate is not None else None
+        if translated is not None:
+            raise translated from error
+
+    def _call(self, name: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        began = perf_counter()
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            self._raise(error)
+            raise
+        finally:
+            count = self._counts.setdefault(name, [0, 0.0])
+            count[0] += 1
+            count[1] += perf_counter() - began
+
+    def open(self) -> None:
+        """See `perdure.store.base.Store.open`."""
+        self._call("open", self.inner.open)
+
+    def close(self) -> None:
+        """See `perdure.store.base.Store.close`."""
+        self._call("close", self.inner.close)
+
+    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+        """See `perdure.store.base.Store.claim`."""
+        return self._call("claim", self.inner.claim, request, decide)
+
+    def register(self, worker: WorkerRow) -> None:
+        """See `perdure.store.base.Store.register`."""
+        self._call("register", self.inner.register, worker)
+
+    def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
+        """See `perdure.store.base.Store.heartbeat`."""
+        return self._call("heartbeat", self.inner.heartbeat, worker_id, lease_us)
+
+    def sweep(self) -> list[str]:
+        """See `perdure.store.base.Store.sweep`."""
+        return self._call("sweep", self.inner.sweep)
+
+    def get(self, run_id: str) -> RunRow | Tombstone | None:
+        """See `perdure.store.base.Store.get`."""
+        return self._call("get", self.inner.get, run_id)
+
+    def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """See `perdure.store.base.Store.load`."""
+        return self._call("load", self.inner.load, run_id, after, limit)
+
+    def inbox(self, run_id: str) -> list[Message]:
+        """See `perdure.store.base.Store.inbox`."""
+        return self._call("inbox", self.inner.inbox, run_id)
+
+    def list(self, query: RunFilter) -> list[RunRow]:
+        """See `perdure.store.base.Store.list`."""
+        return self._call("list", self.inner.list, query)
+
+    def stats(self) -> StoreStats:
+        """See `perdure.store.base.Store.stats`."""
+        return self._call("stats", self.inner.stats)
+
+    def change_count(self) -> int:
+        """See `perdure.store.base.Store.change_count`."""
+        return self._call("change_count", self.inner.change_count)
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """See `perdure.store.base.Store.owned`."""
+        return self._call("owned", self.inner.owned, worker_id)

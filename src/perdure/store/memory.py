@@ -1,0 +1,365 @@
+"""A store in memory: for tests, and the oracle the other backends are compared with.
+
+Every write is applied by itself, in order, in the plainest way there is. What is stored outlives `MemoryStore.close`,
+so that a test can open the same store again, but not the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from perdure.errors import StoreError, UsageError
+from perdure.model.claim import TAIL_EVENTS
+from perdure.model.filter import QueueStats, StoreStats
+from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
+from perdure.model.status import TERMINAL, Status
+from perdure.model.write import (
+    COMMITTED,
+    Append,
+    Closed,
+    Conflict,
+    Create,
+    Existing,
+    Failed,
+    Missing,
+    Outcome,
+    Purge,
+    Send,
+)
+from perdure.store.base import Capabilities
+from perdure.store.instrumented import Instrumented
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
+    from perdure.model.filter import RunFilter
+    from perdure.model.write import Write
+    from perdure.store.base import Decide, Store, StoreOptions
+
+_CAPABILITIES = Capabilities("memory", inline=True, durability=("memory",), shared=False)
+_WAKEABLE = frozenset({Status.PENDING, Status.WAITING})
+_INT64 = range(-(2**63), 2**63)
+
+
+def open_store(url: str, options: StoreOptions) -> Store:
+    """Return a new, empty store in memory. Its URL asks for no durability, so any mode but ``quorum`` is accepted.
+
+    Raises:
+        UsageError: ``quorum`` was asked for.
+    """
+    if options.durability == "quorum":
+        message = f"{url} gives no durability 'quorum'"
+        raise UsageError(message, hint="use a database server with replicas")
+    return Instrumented(MemoryStore())
+
+
+def system_clock() -> Callable[[], int]:
+    """Return a clock that starts at the wall clock and is not moved by it afterwards."""
+    base = time.time_ns() - time.monotonic_ns()
+    return lambda: (base + time.monotonic_ns()) // 1000
+
+
+class MemoryStore:
+    """Dictionaries under a lock."""
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self.now: Callable[[], int] = clock or system_clock()
+        self._lock = threading.RLock()
+        self._is_open = False
+        self._runs: dict[str, RunRow] = {}
+        self._events: dict[str, list[Event]] = {}
+        self._inbox: dict[str, list[Message]] = {}
+        self._tombstones: dict[str, Tombstone] = {}
+        self._tags: dict[str, set[tuple[str, str]]] = {}
+        self._workers: dict[str, WorkerRow] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this backend is like."""
+        return _CAPABILITIES
+
+    def open(self) -> None:
+        """Allow use."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """Refuse use until it is opened again."""
+        self._is_open = False
+
+    def _check(self) -> None:
+        if not self._is_open:
+            message = "the store is not open"
+            raise UsageError(message)
+
+    # ---- writes ----
+
+    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        """Apply each write by itself. A run that had a create or append refused takes no more appends of the batch."""
+        self._check()
+        if not self._lock.acquire(blocking=block):
+            return None
+        try:
+            broken: set[str] = set()
+            outcomes = []
+            for write in batch:
+                try:
+                    outcome = self._write(write, broken)
+                except (StoreError, UnicodeError, OverflowError) as error:
+                    outcome = Failed(error)
+                if outcome is not COMMITTED and isinstance(write, Append | Create):
+                    broken.add(write.run_id if isinstance(write, Append) else write.row.id)
+                outcomes.append(outcome)
+            return outcomes
+        finally:
+            self._lock.release()
+
+    def _write(self, write: Write, broken: set[str]) -> Outcome:
+        match write:
+            case Create():
+                return self._create(write)
+            case Append():
+                return self._append(write, broken)
+            case Send():
+                return self._send(write.message)
+            case Purge():
+                return self._purge(write)
+
+    def _create(self, write: Create) -> Outcome:
+        row = write.row
+        taken = self._runs.get(row.id) or self._tombstones.get(row.id)
+        if taken is not None:
+            return Existing(taken)
+        _check_row(row)
+        _check_values(value for event in write.events for value in event)
+        _check_values(text for tag in write.tags for text in tag)
+        self._runs[row.id] = row
+        self._events[row.id] = list(write.events)
+        self._inbox[row.id] = []
+        self._tags[row.id] = set(write.tags)
+        return COMMITTED
+
+    def _append(self, write: Append, broken: set[str]) -> Outcome:
+        row = self._runs.get(write.run_id)
+        if row is None:
+            return Conflict(None)
+        log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
+        tail = len(log)
+        if last.seq <= tail and log[first.seq - 1].commit_id == log[last.seq - 1].commit_id == first.commit_id:
+            return COMMITTED
+        if write.run_id in broken or first.seq != tail + 1:
+            return Conflict(tail)
+        change = write.change
+        if change is not None:
+            if (row.status, row.epoch) != (change.before, change.epoch_before):
+                return Conflict(tail)
+            wake_at = change.wake_at
+            if row.inbox_n > change.inbox_seen and change.after in _WAKEABLE:
+                wake_at = self._soon(wake_at)
+            row = row._replace(
+                status=change.after,
+                epoch=change.epoch,
+                owner=change.owner,
+                wake_at=wake_at,
+                detail=change.detail,
+                updated_at=change.at,
+            )
+            _check_row(row)
+        _check_values(value for event in write.events for value in event)
+        self._runs[write.run_id] = row
+        log.extend(write.events)
+        self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
+        return COMMITTED
+
+    def _soon(self, wake_at: int | None) -> int:
+        now = self.now()
+        return now if wake_at is None else min(wake_at, now)
+
+    def _send(self, message: Message) -> Outcome:
+        row = self._runs.get(message.run_id)
+        if row is None:
+            return Missing(self._tombstones.get(message.run_id))
+        if row.status in TERMINAL:
+            return Closed(row.status)
+        _check_values(message)
+        wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
+        row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
+        self._runs[message.run_id] = row
+        self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
+        return COMMITTED
+
+    def _purge(self, write: Purge) -> Outcome:
+        row = self._runs.get(write.run_id)
+        if row is None:
+            return Missing(self._tombstones.get(write.run_id))
+        if row.status not in TERMINAL:
+            return Closed(row.status)
+        _check_values(write)
+        self._tombstones[row.id] = Tombstone(
+            row.id, row.workflow, row.input_digest, row.status, write.at, write.actor, write.reason
+        )
+        for table in (self._runs, self._events, self._inbox, self._tags):
+            del table[row.id]
+        return COMMITTED
+
+    # ---- claims and leases ----
+
+    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+        """Claim due runs, highest priority first, of one priority those of dead workers, then longest due."""
+        self._check()
+        with self._lock:
+            now = self.now()
+            worker = self._workers.get(request.worker_id)
+            if worker is None or worker.state != "live":
+                return []
+            rows = [row for row in self._runs.values() if self._may_claim(row, request, now)]
+            rows.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
+            claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
+            for one in claimed:
+                outcome = self._append(one.append, set())
+                if outcome is not COMMITTED:
+                    message = "a claim does not fit the run it was made for"
+                    raise StoreError(message, run_id=one.row.id)
+            return claimed
+
+    def _may_claim(self, row: RunRow, request: ClaimRequest, now: int) -> bool:
+        if row.queue not in request.queues or row.workflow not in request.workflows:
+            return False
+        if row.owner is None:
+            return row.wake_at is not None and row.wake_at <= now
+        owner = self._workers.get(row.owner)
+        return request.take_over and owner is not None and owner.state != "live"
+
+    def register(self, worker: WorkerRow) -> None:
+        """Insert a worker."""
+        self._check()
+        with self._lock:
+            self._workers.setdefault(worker.id, worker)
+
+    def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
+        """Extend or end a live worker's lease."""
+        self._check()
+        with self._lock:
+            worker, now = self._workers.get(worker_id), self.now()
+            if worker is None or worker.state != "live":
+                return Heartbeat(alive=False, owned={})
+            state = "live" if lease_us > 0 else "left"
+            self._workers[worker_id] = worker._replace(
+                state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0)
+            )
+            return Heartbeat(lease_us > 0, self._owned(worker_id))
+
+    def sweep(self) -> list[str]:
+        """Mark workers whose lease has ended as dead; forget those that own nothing."""
+        self._check()
+        with self._lock:
+            now = self.now()
+            dead = []
+            for worker in list(self._workers.values()):
+                if worker.state == "live" and worker.expires_at <= now:
+                    self._workers[worker.id] = worker._replace(state="dead")
+                    dead.append(worker.id)
+            owners = {row.owner for row in self._runs.values() if row.owner is not None}
+            for owner in owners - set(self._workers):
+                self._workers[owner] = WorkerRow(owner, owner, "", 0, "dead", now, now, now, "[]", "[]")
+                dead.append(owner)
+            for worker in list(self._workers.values()):
+                if worker.state != "live" and worker.id not in owners:
+                    del self._workers[worker.id]
+            return sorted(dead)
+
+    # ---- reads ----
+
+    def get(self, run_id: str) -> RunRow | Tombstone | None:
+        """Return a run, what a purged one left, or None."""
+        self._check()
+        with self._lock:
+            return self._runs.get(run_id) or self._tombstones.get(run_id)
+
+    def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return a part of a run's log."""
+        self._check()
+        with self._lock:
+            events = self._events.get(run_id, [])[after:]
+            return events if limit is None else events[:limit]
+
+    def inbox(self, run_id: str) -> list[Message]:
+        """Return the messages that wait."""
+        self._check()
+        with self._lock:
+            return list(self._inbox.get(run_id, []))
+
+    def list(self, query: RunFilter) -> list[RunRow]:
+        """Return the runs that match, newest first."""
+        self._check()
+        with self._lock:
+            rows = [row for row in self._runs.values() if self._matches(row, query)]
+        rows.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+        return rows[: max(query.limit, 0)]
+
+    def _matches(self, row: RunRow, query: RunFilter) -> bool:
+        return (
+            (not query.statuses or row.status in query.statuses)
+            and query.workflow in (None, row.workflow)
+            and query.version in (None, row.workflow_version)
+            and query.queue in (None, row.queue)
+            and self._tags[row.id] >= set(query.tags)
+            and (query.since is None or row.created_at >= query.since)
+            and (query.until is None or row.created_at < query.until)
+            and (query.before is None or (row.created_at, row.id) < query.before)
+        )
+
+    def stats(self) -> StoreStats:
+        """Count what there is."""
+        self._check()
+        with self._lock:
+            now = self.now()
+            runs: dict[str, int] = {}
+            due: dict[tuple[str, str], list[int]] = {}
+            for row in self._runs.values():
+                runs[row.status] = runs.get(row.status, 0) + 1
+                if row.wake_at is not None and row.wake_at <= now:
+                    due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
+            waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
+            workers = tuple((w.id, w.state, w.expires_at) for _, w in sorted(self._workers.items()))
+            return StoreStats(runs, waiting, workers)
+
+    def change_count(self) -> int:
+        """Nobody else can write here."""
+        self._check()
+        return 0
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return what a worker owns."""
+        self._check()
+        with self._lock:
+            return self._owned(worker_id)
+
+    def _owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
+
+
+def _check_row(row: RunRow) -> None:
+    """Refuse a row that contradicts itself, as a database's check constraints do."""
+    _check_values(row)
+    if not row.id or row.status not in set(Status):
+        message = f"no id, or no state {row.status!r}"
+        raise StoreError(message)
+    if (row.status == Status.RUNNING) != (row.owner is not None):
+        message = f"a run in state {row.status} with owner {row.owner!r}"
+        raise StoreError(message)
+    if row.wake_at is not None and row.status not in _WAKEABLE:
+        message = f"a run in state {row.status} with a wake-up time"
+        raise StoreError(message)
+
+
+def _check_values(values: Iterable[object]) -> None:
+    for value in values:
+        if isinstance(value, str):
+            value.encode()
+        elif isinstance(value, int) and value not in _INT64:
+            message = f"{value} does not fit into 64 bits"
+            raise OverflowError(message)

@@ -1,0 +1,226 @@
+-- Every statement the SQLite backend runs. Parameters are in order unless numbered.
+
+-- insert_event: add rows to a log; the rows' placeholders follow
+insert into event values
+
+-- insert_run: create runs; the rows' placeholders follow
+insert into run values
+
+-- insert_tag: make a run findable by its tag
+insert into tag (key, value, run_id) values (?, ?, ?)
+
+-- change_run: compare-and-set on state and epoch; a message that came in meanwhile makes an unowned run due
+update run
+set
+    status = ?1,
+    epoch = ?2,
+    owner = ?3,
+    wake_at = case when ?4 and inbox_n > ?5 then min(coalesce(?6, ?7), ?7) else ?6 end,
+    detail = ?8,
+    updated_at = ?9
+where id = ?10 and status = ?11 and epoch = ?12
+
+-- take_message: consume one message
+delete from inbox where run_id = ? and n = ?
+
+-- send: number a message and make an unowned run due
+update run
+set
+    inbox_n = inbox_n + 1,
+    wake_at = case when status in ('pending', 'waiting') then min(coalesce(wake_at, ?2), ?2) else wake_at end
+where id = ?1 and status in ('pending', 'running', 'waiting', 'paused', 'parked')
+returning inbox_n
+
+-- insert_message: put a message into the inbox
+insert into inbox (run_id, n, kind, sent_at, detail) values (?, ?, ?, ?, ?)
+
+-- insert_request: leave a tombstone, which also opens the log for deletion
+insert into request (run_id, workflow, input_digest, status, purged_at, actor, reason)
+select id, workflow, input_digest, status, ?2, ?3, ?4
+from run
+where id = ?1
+
+-- purge_event: delete a purged run's log
+delete from event where run_id = ?
+
+-- purge_inbox: delete a purged run's messages
+delete from inbox where run_id = ?
+
+-- purge_tag: delete a purged run's tags, found by its own list of them
+delete from tag
+where (key, value, run_id) in (
+    select j.key, j.value, r.id from run as r, json_each(r.tags) as j where r.id = ?
+)
+
+-- purge_run: delete a purged run's row
+delete from run where id = ?
+
+-- taken: which of these ids belong to a run or to what a purged one left
+select id from run where id in (select value from json_each(?1))
+union all
+select run_id from request where run_id in (select value from json_each(?1))
+
+-- tails: state, epoch and last seq of these runs
+select r.id, r.status, r.epoch, (select max(e.seq) from event as e where e.run_id = r.id)
+from json_each(?) as j
+inner join run as r on r.id = j.value
+
+-- commit_at: who wrote a place of a log
+select commit_id from event where run_id = ? and seq = ?
+
+-- status_of: state of one run
+select status from run where id = ?
+
+-- get_run: one run
+select * from run where id = ?
+
+-- get_request: what a purged run left
+select * from request where run_id = ?
+
+-- load: a log from a place on
+select * from event where run_id = ? and seq >= ? order by seq limit ?
+
+-- load_tail: the end of a log, backwards
+select * from event where run_id = ? order by seq desc limit ?
+
+-- inbox: waiting messages
+select * from inbox where run_id = ? order by n
+
+-- meta: what all processes agree on; read in every write transaction
+select boot_id, clock_base from meta where id = 1
+
+-- insert_meta: the first opening of a file
+insert into meta (id, file_id, boot_id, clock_base, last_at) values (1, ?, ?, ?, ?)
+
+-- rebase: set the common clock
+update meta set boot_id = ?, clock_base = ?, last_at = ? where id = 1
+
+-- last_at: the latest time known to be recorded
+select max(
+    coalesce((select last_at from meta where id = 1), 0),
+    coalesce((select max(heartbeat_at) from worker), 0),
+    coalesce((
+        select max(s.at) from (
+            select (select max(r.created_at) from run as r where r.status = j.value) as at from json_each(?) as j
+        ) as s
+    ), 0)
+)
+
+-- note_time: remember the time, so that the clock does not go back behind it
+update meta set last_at = max(last_at, ?) where id = 1
+
+-- live_worker: live workers with a lease beyond a time
+select name, host, expires_at from worker where state = 'live' and expires_at > ? limit 1
+
+-- bury_all: no worker of an earlier boot is alive
+update worker set state = 'dead' where state = 'live'
+
+-- insert_worker: a worker begins its life; done twice if the answer was lost
+insert into worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+
+-- is_live: whether a worker may claim
+select 1 from worker where id = ? and state = 'live'
+
+-- heartbeat: extend a live worker's lease, never an upsert
+update worker set heartbeat_at = ?2, expires_at = ?2 + ?3 where id = ?1 and state = 'live'
+
+-- leave: end a worker's life
+update worker set heartbeat_at = ?2, expires_at = ?2, state = 'left' where id = ?1 and state = 'live'
+
+-- owned: what a worker owns
+select id, epoch, inbox_n from run where status = 'running' and owner = ?
+
+-- bury: mark workers whose lease has ended
+update worker set state = 'dead' where state = 'live' and expires_at <= ? returning id
+
+-- orphans: owners without a row
+select distinct owner from run where status = 'running' and owner not in (select id from worker)
+
+-- forget: remove rows of workers that are gone and own nothing
+delete from worker
+where state <> 'live' and id not in (select owner from run where status = 'running')
+
+-- gone: whether there are workers to take over from
+select 1 from worker where state <> 'live' limit 1
+
+-- slots: every priority level that has something due, per queue and workflow, by skipping through the index
+with recursive slot (queue, workflow, priority) as (
+    select
+        q.value,
+        w.value,
+        (
+            select max(r.priority) from run as r
+            where r.queue = q.value and r.workflow = w.value and r.wake_at is not null
+        )
+    from json_each(?1) as q
+    cross join json_each(?2) as w
+    union all
+    select
+        s.queue,
+        s.workflow,
+        (
+            select max(r.priority) from run as r
+            where
+                r.queue = s.queue and r.workflow = s.workflow and r.priority < s.priority
+                and r.wake_at is not null
+        )
+    from slot as s
+    where s.priority is not null
+)
+
+select s.priority, s.queue, s.workflow
+from slot as s
+where
+    s.priority is not null
+    and (
+        select min(r.wake_at) from run as r
+        where r.queue = s.queue and r.workflow = s.workflow and r.priority = s.priority and r.wake_at is not null
+    ) <= ?3
+order by s.priority desc
+
+-- due: the runs of one slot, longest due first
+select * from run
+where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+order by wake_at, id
+limit ?
+
+-- bereft: runs whose owner is gone
+select * from run
+where
+    status = 'running'
+    and owner in (select id from worker where state <> 'live')
+    and queue in (select value from json_each(?))
+    and workflow in (select value from json_each(?))
+order by priority desc, id
+limit ?
+
+-- count_runs: runs by state
+select status, count(*) from run group by status
+
+-- pairs: every queue and workflow that has something with a wake-up time, by skipping through the index
+with recursive pair (queue, workflow) as (
+    select * from (select queue, workflow from run where wake_at is not null order by queue, workflow limit 1)
+    union all
+    select
+        (
+            select r.queue from run as r
+            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
+            order by r.queue, r.workflow limit 1
+        ),
+        (
+            select r.workflow from run as r
+            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
+            order by r.queue, r.workflow limit 1
+        )
+    from pair as p
+    where p.queue is not null
+)
+
+select queue, workflow from pair where queue is not null
+
+-- count_due: how much of a slot is due, and since when
+select count(*), min(wake_at) from run
+where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+
+-- workers: known workers
+select id, state, expires_at from worker order by id

@@ -1,0 +1,190 @@
+"""The hot path of a commit: many writes as few statements.
+
+Writes of different runs commute, so they are grouped by kind; writes of one run keep their order. Whatever is unusual
+(a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and `perdure.store.sqlite.settle`
+does the batch again with its eyes open.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.model.event import Event
+from perdure.model.run import RunRow, Tombstone
+from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
+from perdure.store.sqltext import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from perdure.model.write import Change
+
+SQL = queries("sqlite")
+_ROWS = 50
+"""Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
+_EVENT_ROW = f"({', '.join('?' * len(Event._fields))})"
+_RUN_ROW = f"({', '.join('?' * len(RunRow._fields))})"
+_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([_EVENT_ROW] * n)}" for n in range(_ROWS + 1)]
+_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([_RUN_ROW] * n)}" for n in range(_ROWS + 1)]
+_CHANGE = SQL["change_run"]
+_TAKEN = SQL["taken"]
+_WAKEABLE = frozenset({"pending", "waiting"})
+_json = msgspec.json.encode
+
+
+class Doubt(Exception):  # noqa: N818 - not an error: the batch needs a second look
+    """The batch cannot be applied blindly."""
+
+
+def apply(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+    """Apply a batch inside the open transaction and answer each write.
+
+    Raises:
+        Doubt: something in the batch is not as it was believed to be; the transaction must be rolled back.
+        apsw.Error: likewise, found by the database.
+    """
+    for write in batch:
+        if not isinstance(write, Append | Create):
+            return _mixed(connection, batch, now)
+    plain(connection, batch, now)
+    return [COMMITTED] * len(batch)
+
+
+def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+    """Apply creates and appends: all of them or none.
+
+    Raises:
+        Doubt: see `apply`.
+    """
+    events: list[Event] = []
+    creates: list[Create] = []
+    changes: list[tuple[object, ...]] = []
+    consumed: list[tuple[str, int]] = []
+    for write in batch:
+        if isinstance(write, Append):
+            run_id, new, change, taken = write
+            events += new
+            if change is not None:
+                changes.append(_change(run_id, change, now))
+            if taken:
+                consumed.extend((run_id, n) for n in taken)
+        elif isinstance(write, Create):
+            creates.append(write)
+            events += write.events
+    if creates:
+        _create(connection, creates, batch)
+    _insert(connection, _INSERT_EVENT, events)
+    if changes:
+        before = connection.total_changes()
+        connection.executemany(_CHANGE, changes)
+        if connection.total_changes() - before != len(changes):
+            raise Doubt
+    if consumed:
+        connection.executemany(SQL["take_message"], consumed)
+
+
+def _change(run_id: str, change: Change, now: int) -> tuple[object, ...]:
+    before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at = change
+    return (after, epoch, owner, after in _WAKEABLE, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before)
+
+
+def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[Write]) -> None:
+    ids = [create.row.id for create in creates]
+    if len(creates) != len(batch):
+        _check_order(batch, ids)
+    stale = [create.row.id for create in creates if not create.fresh]
+    if stale and connection.execute(_TAKEN, (_json(stale).decode(),)).fetchone():
+        raise Doubt
+    _insert(connection, _INSERT_RUN, [create.row for create in creates])
+    tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
+    if tags:
+        connection.executemany(SQL["insert_tag"], tags)
+
+
+def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
+    """Refuse an append before the create of its run: grouped, it would see a run that is not there yet."""
+    ahead = set(ids)
+    for write in batch:
+        if isinstance(write, Create):
+            ahead.discard(write.row.id)
+        elif isinstance(write, Append) and write.run_id in ahead:
+            raise Doubt
+
+
+def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[tuple[object, ...]]) -> None:
+    total = len(rows)
+    if total == 1:
+        connection.execute(statements[1], rows[0])
+        return
+    whole = total - total % _ROWS
+    for start in range(0, whole, _ROWS):
+        connection.execute(statements[_ROWS], tuple(chain.from_iterable(rows[start : start + _ROWS])))
+    if whole < total:
+        connection.execute(statements[total - whole], tuple(chain.from_iterable(rows[whole:])))
+
+
+def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+    """Apply a batch that has sends or purges, each after what comes before it for the same run."""
+    outcomes: list[Outcome] = [COMMITTED] * len(batch)
+    waiting: list[Write] = []
+    touched: set[str] = set()
+    for place, write in enumerate(batch):
+        if isinstance(write, Send | Purge):
+            if (write.message.run_id if isinstance(write, Send) else write.run_id) in touched:
+                plain(connection, waiting, now)
+                waiting, touched = [], set()
+            outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
+        else:
+            waiting.append(write)
+            touched.add(write.run_id if isinstance(write, Append) else write.row.id)
+    plain(connection, waiting, now)
+    return outcomes
+
+
+def send(connection: apsw.Connection, write: Send, now: int) -> Outcome:
+    """Put a message into an inbox and wake the run, or say why not."""
+    run_id, _, kind, sent_at, detail = write.message
+    row = connection.execute(SQL["send"], (run_id, now)).fetchall()
+    if not row:
+        return _refusal(connection, run_id)
+    connection.execute(SQL["insert_message"], (run_id, row[0][0], kind, sent_at, detail))
+    return COMMITTED
+
+
+def purge(connection: apsw.Connection, write: Purge) -> Outcome:
+    """Delete a terminal run and leave a tombstone, or say why not."""
+    run_id, at, actor, reason = write
+    outcome = _refusal(connection, run_id)
+    if isinstance(outcome, Missing) or outcome.status in _OPEN:
+        return outcome
+    connection.execute(SQL["insert_request"], (run_id, at, actor, reason))
+    for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run"):
+        connection.execute(SQL[name], (run_id,))
+    return COMMITTED
+
+
+_OPEN = frozenset({"pending", "running", "waiting", "paused", "parked"})
+
+
+def _refusal(connection: apsw.Connection, run_id: str) -> Closed | Missing:
+    status = connection.execute(SQL["status_of"], (run_id,)).get
+    if status is not None:
+        return Closed(status)
+    return Missing(tombstone(connection, run_id))
+
+
+def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
+    """Return what a purged run left."""
+    row = connection.execute(SQL["get_request"], (run_id,)).fetchone()
+    return None if row is None else Tombstone._make(row)
+
+
+def run_row(connection: apsw.Connection, run_id: str) -> RunRow | None:
+    """Return a run."""
+    row = connection.execute(SQL["get_run"], (run_id,)).fetchone()
+    return None if row is None else RunRow._make(row)

@@ -1,0 +1,66 @@
+"""Finding due runs and taking them, inside one write transaction.
+
+The cost of finding is that of the priority levels in use and the runs taken: what is not due, belongs to other queues
+or needs other code is stepped over in the index, however much there is of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.errors import StoreCorrupt
+from perdure.model.claim import TAIL_EVENTS
+from perdure.model.event import Event
+from perdure.model.run import RunRow
+from perdure.store.sqlite.batch import SQL, Doubt, plain
+
+if TYPE_CHECKING:
+    import apsw
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.store.base import Decide
+
+
+def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int) -> list[Claimed]:
+    """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
+
+    Raises:
+        StoreCorrupt: a run that has no log, or a claim that does not fit the row it was made from.
+    """
+    if request.limit < 1 or not connection.execute(SQL["is_live"], (request.worker_id,)).fetchone():
+        return []
+    claimed = []
+    for row in candidates(connection, request, now):
+        recent = connection.execute(SQL["load_tail"], (row.id, TAIL_EVENTS)).fetchall()
+        if not recent:
+            message = "the run has no log"
+            raise StoreCorrupt(message, run_id=row.id)
+        claimed.append(decide(row, tuple(Event._make(event) for event in reversed(recent)), now))
+    try:
+        plain(connection, [one.append for one in claimed], now)
+    except Doubt:
+        message = "a claim does not fit the run it was made for"
+        raise StoreCorrupt(message) from None
+    return claimed
+
+
+def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> list[RunRow]:
+    """Return the runs to take: highest priority first, of one priority those of dead workers, then longest due."""
+    queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
+    found: list[RunRow] = []
+    if request.take_over and connection.execute(SQL["gone"]).fetchone():
+        rows = connection.execute(SQL["bereft"], (queues, workflows, request.limit)).fetchall()
+        found = [RunRow._make(row) for row in rows]
+    level: int | None = None
+    due = 0
+    for priority, queue, workflow in connection.execute(SQL["slots"], (queues, workflows, now)).fetchall():
+        if due >= request.limit and priority != level:
+            break
+        level = priority
+        rows = connection.execute(SQL["due"], (queue, workflow, priority, now, request.limit)).fetchall()
+        due += len(rows)
+        found.extend(RunRow._make(row) for row in rows)
+    found.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
+    return found[: request.limit]

@@ -1,0 +1,49 @@
+"""Workers: one row per process start, whose lease is the lease of all runs it owns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.model.run import Heartbeat
+from perdure.store.sqlite.batch import SQL
+
+if TYPE_CHECKING:
+    import apsw
+
+    from perdure.model.run import WorkerRow
+
+
+def register(connection: apsw.Connection, worker: WorkerRow) -> None:
+    """Insert a worker."""
+    connection.execute(SQL["insert_worker"], worker)
+
+
+def heartbeat(connection: apsw.Connection, worker_id: str, lease_us: int, now: int) -> Heartbeat:
+    """Extend or end a live worker's lease and say what it owns."""
+    if lease_us > 0:
+        connection.execute(SQL["heartbeat"], (worker_id, now, lease_us))
+    else:
+        connection.execute(SQL["leave"], (worker_id, now))
+    alive = connection.changes() == 1
+    return Heartbeat(alive and lease_us > 0, owned(connection, worker_id) if alive else {})
+
+
+def owned(connection: apsw.Connection, worker_id: str) -> dict[str, tuple[int, int]]:
+    """Return run id to (epoch, inbox_n) of every run a worker owns."""
+    rows = connection.execute(SQL["owned"], (worker_id,)).fetchall()
+    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in rows}
+
+
+def sweep(connection: apsw.Connection, now: int) -> list[str]:
+    """Mark workers whose lease has ended as dead, forget those that own nothing, return the newly dead.
+
+    An owner without any row (it started and claimed after it was forgotten) gets one here, as dead: otherwise nobody
+    would ever take its runs over.
+    """
+    dead = [worker_id for (worker_id,) in connection.execute(SQL["bury"], (now,)).fetchall()]
+    for (owner,) in connection.execute(SQL["orphans"]).fetchall():
+        connection.execute(SQL["insert_worker"], (owner, owner, "", 0, "dead", now, now, now, "[]", "[]"))
+        dead.append(owner)
+    connection.execute(SQL["note_time"], (now,))
+    connection.execute(SQL["forget"])
+    return sorted(dead)

@@ -1,0 +1,114 @@
+"""The schema of a file: migrations under SQLite's write lock, and the one row all processes agree on."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+
+from perdure.errors import UsageError
+from perdure.model.status import Status
+from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.sqlite.batch import SQL
+
+if TYPE_CHECKING:
+    from perdure.store.migrate import Migration
+    from perdure.store.sqlite.clock import Clock, Machine
+
+APPLICATION_ID = 0x50657264
+"""``Perd``: so that ``file`` and people can tell what the file is."""
+_STATUSES = msgspec.json.encode([status.value for status in Status]).decode()
+_OURS = ("run", "event", "inbox", "worker", "request", "tag", "meta")
+_CLOSE_ENOUGH_US = 50_000
+
+
+class SqliteSchema:
+    """`perdure.store.migrate.Schema` on one connection, inside a write transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def applied(self) -> list[Applied] | None:
+        """Return what was applied; None for a file without a schema of ours."""
+        if self._connection.table_exists("main", "schema_migration"):
+            rows = self._connection.execute("select number, name, checksum from schema_migration order by number")
+            return [Applied._make(row) for row in rows.fetchall()]
+        for name in _OURS:
+            if self._connection.table_exists("main", name):
+                message = f"the file belongs to another program: it has a table '{name}' that perdure did not make"
+                raise UsageError(message, hint="name another file")
+        return None
+
+    def apply(self, migration: Migration) -> None:
+        """Run a migration and record it."""
+        self._connection.execute(migration.sql)
+        self._connection.execute(
+            "insert into schema_migration (number, name, checksum, applied_at) values (?, ?, ?, unixepoch('now') * 1000000)",
+            (migration.number, migration.name, migration.checksum),
+        )
+
+
+def prepare(connection: apsw.Connection, *, allowed: bool) -> None:
+    """Bring the schema up to date, inside the open write transaction.
+
+    Raises:
+        SchemaTooNew: a newer release was here.
+        UsageError: the file is not ours, or not up to date and ``allowed`` is False.
+    """
+    schema = SqliteSchema(connection)
+    known = migrations("sqlite")
+    if schema.applied() is None and allowed:
+        connection.execute(bootstrap("sqlite"))
+        if connection.pragma("application_id") == 0:
+            connection.pragma("application_id", APPLICATION_ID)
+    upgrade(schema, known, allowed=allowed)
+
+
+def is_current(connection: apsw.Connection) -> bool:
+    """Whether nothing is to be migrated. Needs no lock.
+
+    Raises:
+        SchemaTooNew: a newer release was here.
+        UsageError: the file is not ours.
+    """
+    applied = SqliteSchema(connection).applied()
+    return applied is not None and not pending(migrations("sqlite"), applied)
+
+
+def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
+    """Agree with the file on boot and clock, inside the open write transaction.
+
+    A new boot, or a file nobody works on, gets a new base: the wall clock, but never behind what is recorded.
+
+    Raises:
+        UsageError: the file is in use on another machine.
+    """
+    wall, ticks = machine.wall(), machine.ticks()
+    last = int(connection.execute(SQL["last_at"], (_STATUSES,)).get)
+    base = max(wall, last) - ticks
+    row = connection.execute(SQL["meta"]).fetchone()
+    if row is None:
+        connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, wall))
+    else:
+        boot_id, known = row
+        # Without a boot id from the platform, a boot shows in the time since boot: it went back.
+        rebooted = boot_id != machine.boot_id or known + ticks < last - _CLOSE_ENOUGH_US
+        if rebooted:
+            _refuse_second_machine(connection, machine, wall, same_boot=boot_id == machine.boot_id)
+            connection.execute(SQL["bury_all"])
+        elif abs(known - base) < _CLOSE_ENOUGH_US or connection.execute(SQL["live_worker"], (0,)).fetchone():
+            base = known
+        if rebooted or base != known:
+            connection.execute(SQL["rebase"], (machine.boot_id, base, last))
+    clock.start(base)
+
+
+def _refuse_second_machine(connection: apsw.Connection, machine: Machine, wall: int, *, same_boot: bool) -> None:
+    """Refuse a file whose workers are alive elsewhere. A live lease of our own host is one from before its reboot."""
+    row = connection.execute(SQL["live_worker"], (wall,)).fetchone()
+    if row is not None and row[1] != machine.host and not same_boot:
+        message = f"the file is in use by worker {row[0]!r} on {row[1]}: SQLite cannot be shared between machines"
+        raise UsageError(message, hint="stop that worker and wait for its lease to end, or use a database server")
+

@@ -1,0 +1,184 @@
+"""The second look at a batch: refuse what moved, isolate what cannot be stored, commit the rest.
+
+All in one transaction that holds the write lock, so what is read here stays true until it ends. Every run's true tail
+comes from one query; each write is then judged in order against what the writes before it will have done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from perdure.model.status import TERMINAL
+from perdure.model.write import COMMITTED, Append, Closed, Conflict, Create, Existing, Failed, Missing, Outcome, Purge, Send
+from perdure.store.sqlite.batch import SQL, Doubt, apply, run_row, tombstone
+from perdure.store.sqlite.fault import ENVIRONMENT, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from perdure.model.write import Write
+
+
+class _State(NamedTuple):
+    """A run as the next write of the batch will find it."""
+
+    status: str
+    epoch: int
+    tail: int
+
+
+class Settlement:
+    """One batch on its second look."""
+
+    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+        self._connection = connection
+        self._batch = batch
+        self._now = now
+        self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
+        self._broken: set[str] = set()
+        """Runs that had a create or append refused: whatever is queued behind it believes in it."""
+        ids = list({run_of(write): None for write in batch})
+        rows = connection.execute(SQL["tails"], (msgspec.json.encode(ids).decode(),)).fetchall()
+        self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
+
+    def settle(self) -> list[Outcome]:
+        """Apply what can be applied and answer each write."""
+        self._part(range(len(self._batch)))
+        return self._outcomes
+
+    def _part(self, places: range) -> None:
+        """Judge and apply a part of the batch; if the database refuses it for an unknown reason, halve it."""
+        before = dict(self._runs), set(self._broken)
+        accepted, rest = self._judge(places)
+        try:
+            self._apply(accepted)
+        except ENVIRONMENT:
+            raise
+        except Exception as error:
+            self._runs, self._broken = before
+            if len(places) == 1:
+                self._fail(places[0], error)
+                return
+            middle = places.start + len(places) // 2
+            self._part(range(places.start, middle))
+            self._part(range(middle, places.stop))
+            return
+        if rest is not None:
+            self._part(range(rest, places.stop))
+
+    def _apply(self, accepted: list[int]) -> None:
+        if not accepted:
+            return
+        connection = self._connection
+        connection.execute("savepoint part")
+        try:
+            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now)
+            if any(outcome is not COMMITTED for outcome in outcomes):
+                raise Doubt
+        except ENVIRONMENT:
+            raise
+        except Exception:
+            connection.execute("rollback to part")
+            connection.execute("release part")
+            raise
+        connection.execute("release part")
+
+    def _fail(self, place: int, error: Exception) -> None:
+        write = self._batch[place]
+        if isinstance(write, Append | Create):
+            self._broken.add(run_of(write))
+        self._outcomes[place] = Failed(translate(error) or error)
+
+    def _judge(self, places: range) -> tuple[list[int], int | None]:
+        """Return the places to apply, and the first place that cannot be judged before they are."""
+        accepted: list[int] = []
+        touched: set[str] = set()
+        for place in places:
+            write = self._batch[place]
+            run_id = run_of(write)
+            if run_id in touched and self._must_look(write, run_id):
+                return accepted, place
+            outcome = self._answer(write)
+            self._outcomes[place] = outcome or COMMITTED
+            if outcome is None:
+                accepted.append(place)
+                touched.add(run_id)
+            elif outcome is not COMMITTED and isinstance(write, Append | Create):
+                self._broken.add(run_id)
+        return accepted, None
+
+    def _must_look(self, write: Write, run_id: str) -> bool:
+        """Whether a write's answer is in the database only once the earlier writes of its run are."""
+        state = self._runs.get(run_id)
+        return state is None or isinstance(write, Create) or (isinstance(write, Append) and write.events[0].seq <= state.tail)
+
+    def _answer(self, write: Write) -> Outcome | None:
+        """Return the refusal of a write, `COMMITTED` if it is there already, or None if it is to be applied."""
+        match write:
+            case Append():
+                return self._append(write)
+            case Create():
+                return self._create(write)
+            case Send():
+                return self._open(write.message.run_id)
+            case Purge():
+                return self._purge(write)
+
+    def _append(self, write: Append) -> Outcome | None:
+        state = self._runs.get(write.run_id)
+        if state is None:
+            return Conflict(None)
+        first, last = write.events[0], write.events[-1]
+        if last.seq <= state.tail and self._written_by(first.commit_id, write.run_id, first.seq, last.seq):
+            return COMMITTED
+        if write.run_id in self._broken or first.seq != state.tail + 1:
+            return Conflict(state.tail)
+        change = write.change
+        if change is None:
+            self._runs[write.run_id] = state._replace(tail=last.seq)
+        elif (change.before, change.epoch_before) != (state.status, state.epoch):
+            return Conflict(state.tail)
+        else:
+            self._runs[write.run_id] = _State(change.after, change.epoch, last.seq)
+        return None
+
+    def _written_by(self, commit_id: int, run_id: str, *seqs: int) -> bool:
+        execute = self._connection.execute
+        return all(execute(SQL["commit_at"], (run_id, seq)).get == commit_id for seq in seqs)
+
+    def _create(self, write: Create) -> Outcome | None:
+        row = run_row(self._connection, write.row.id) or tombstone(self._connection, write.row.id)
+        if row is not None:
+            return Existing(row)
+        self._runs[write.row.id] = _State(write.row.status, write.row.epoch, len(write.events))
+        return None
+
+    def _open(self, run_id: str) -> Outcome | None:
+        state = self._runs.get(run_id)
+        if state is None:
+            return Missing(tombstone(self._connection, run_id))
+        return Closed(state.status) if state.status in TERMINAL else None
+
+    def _purge(self, write: Purge) -> Outcome | None:
+        state = self._runs.get(write.run_id)
+        if state is None:
+            return Missing(tombstone(self._connection, write.run_id))
+        if state.status not in TERMINAL:
+            return Closed(state.status)
+        del self._runs[write.run_id]
+        return None
+
+
+def run_of(write: Write) -> str:
+    """Return the id of the run a write is about."""
+    match write:
+        case Create():
+            return write.row.id
+        case Send():
+            return write.message.run_id
+        case _:
+            return write.run_id
