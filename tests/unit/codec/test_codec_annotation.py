@@ -64,7 +64,7 @@ FITTING: list[tuple[Any, Any, bool]] = [
 ]
 
 
-@pytest.mark.parametrize("value, annotation, answer", FITTING, ids=repr)
+@pytest.mark.parametrize("value, annotation, answer", FITTING)
 def test_a_value_fits_its_annotation_or_not(value: Any, annotation: Any, answer: bool) -> None:
     """As a type checker sees it, and never an error."""
     assert fits(value, annotation) is answer
@@ -74,7 +74,6 @@ def test_a_value_fits_its_annotation_or_not(value: Any, annotation: Any, answer:
     "annotation",
     [Any, int, str, dict, list, dict[str, Any], list[dict[str, int]], int | None, Literal["a"], Sequence[str],
      dict[str, list[float]] | str, T],
-    ids=repr,
 )  # fmt: skip
 def test_annotations_of_plain_json_cost_nothing(annotation: Any) -> None:
     """There is nothing to turn into anything else."""
