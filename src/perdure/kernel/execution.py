@@ -14,16 +14,17 @@ import asyncio
 import contextvars
 import logging
 import math
+from asyncio import events
 from collections import deque
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from perdure.errors import Diverged, UsageError
 from perdure.kernel.failure import FailureTrail
 from perdure.kernel.kinds.timer import Timer
-from perdure.kernel.loop import RunLoop, RunTask, current_task
+from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
 from perdure.kernel.operation import NOTES, Operation, OperationFuture
 from perdure.kernel.scope import CURRENT, Evicted
 from perdure.model.status import EventType
@@ -59,7 +60,7 @@ class Execution:
         self.codec = codec
         self.steps = steps
         self.info = info
-        self.loop = RunLoop(self, run_id)
+        self.loop = make_loop(self, run_id)
         self.logical_time = 0
         self.epoch = 0
         self.claims = 0
@@ -101,14 +102,13 @@ class Execution:
         task = current_task(self.loop)
         if task is None:
             return self._stray_id()
-        return task.next_id()  # type: ignore[attr-defined,no-any-return]
+        return cast("RunTask", task).next_id()
 
     def _stray_id(self) -> str:
-        if self.loop is not asyncio._get_running_loop():  # type: ignore[attr-defined]
+        if self.loop is not events._get_running_loop():  # noqa: SLF001 - the documented hook for loops
             message = f"an operation of run {self.run_id!r} was called on another event loop"
             raise UsageError(message, hint="call it from the workflow body itself")
-        self.loop._orphans += 1
-        return f"~{self.loop._orphans - 1}"
+        return self.loop.next_orphan()
 
     def request(self, operation: Operation) -> OperationFuture:
         """Register what the body asks for and return the future to await."""
@@ -133,11 +133,11 @@ class Execution:
 
     def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
         """Register a marker."""
-        if not isinstance(name, str) or not name:
+        if not (isinstance(name, str) and name):
             message = f"a {kind.kind} needs a name, not {name!r}"
             raise UsageError(message)
         if self.bridge is not None:
-            return self.bridge.mark(kind, name, value, store_none=store_none)  # type: ignore[no-any-return]
+            return cast("OperationFuture", self.bridge.mark(kind, name, value, store_none=store_none))
         return self.mark_now(kind, name, value, store_none=store_none)
 
     def mark_now(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
@@ -189,7 +189,7 @@ class Execution:
         """The run's random generator, seeded by its id."""
         self.check_alive()
         if self._random is None:
-            self._random = Random(self.run_id)  # noqa: S311 - repeatable on purpose
+            self._random = Random(self.run_id)  # repeatable on purpose
         return self._random
 
     def uuid4(self) -> UUID:
@@ -418,12 +418,12 @@ class Execution:
 
 
 def _in_loop(loop: RunLoop, close: Callable[[], object]) -> None:
-    outer = asyncio._get_running_loop()  # type: ignore[attr-defined]
-    asyncio._set_running_loop(loop)  # type: ignore[attr-defined]
+    outer = events._get_running_loop()  # noqa: SLF001 - as in `RunLoop.drain`
+    events._set_running_loop(loop)  # noqa: SLF001
     try:
         close()
     finally:
-        asyncio._set_running_loop(outer)  # type: ignore[attr-defined]
+        events._set_running_loop(outer)  # noqa: SLF001
 
 
 def _closer(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from perdure.kernel.kinds.step import StepOperation
-    from perdure.model.event import Event
     from perdure.runtime.resident import ResidentRun
 
 logger = logging.getLogger("perdure.step")
@@ -128,8 +127,9 @@ class Attempts:
     async def _timed(self, attempt: Attempt, timeout_us: int) -> tuple[Any, BaseException | None]:
         operation = attempt.operation
         definition = operation.definition
+        limit = asyncio.timeout(timeout_us / 1_000_000)
         try:
-            async with asyncio.timeout(timeout_us / 1_000_000) as limit:
+            async with limit:
                 return await definition.function(*operation.args, **operation.kwargs), None
         except TimeoutError as raised:
             return None, self._timeout_error(attempt) if limit.expired() else raised
@@ -197,8 +197,8 @@ class Attempts:
             run.host.loop.call_soon(run.answer, operation, payload, None)
             return
         draft = Draft(
-            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number, None,
-            operation.digest, None, operation.input, payload,
+            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
+            None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
         if durability == "ahead":
             run.record_early(draft)
@@ -256,8 +256,8 @@ class Attempts:
     ) -> None:  # fmt: skip
         given = operation.input if store_input else None
         self.run.record(
-            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest, detail,
-                  given, payload)
+            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest,
+                  detail, given, payload)
         )  # fmt: skip
 
     # -- giving up -----------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class Deadline(Operation):
         super().__init__(run, "", "deadline")
 
     def fired(self, now: int) -> Draft:
+        """Return the event that records that the time is over."""
         return Draft(EventType.DEADLINE_PASSED, now)
 
 
@@ -121,7 +122,11 @@ def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
         park(run, text, f"fix the code, then perdure retry {run.id}")
     else:
         run.host.logger.error("run %s: internal error", run.id, exc_info=error)
-        park(run, f"internal error: {type(error).__name__}: {_text(error)}", f"perdure retry {run.id}, and please report it")
+        park(
+            run,
+            f"internal error: {type(error).__name__}: {_text(error)}",
+            f"perdure retry {run.id}, and please report it",
+        )
 
 
 def park_diverged(run: ResidentRun, error: Diverged, log: Summary) -> None:
@@ -167,4 +172,16 @@ def _without_value(event: Event, failure: bytes) -> Draft:
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
     state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
-    return Draft(kind, event.at, event.op, event.kind, event.name, event.attempt, state, event.digest, event.detail, None, payload)
+    return Draft(
+        kind,
+        event.at,
+        event.op,
+        event.kind,
+        event.name,
+        event.attempt,
+        state,
+        event.digest,
+        event.detail,
+        None,
+        payload,
+    )

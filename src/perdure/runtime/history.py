@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -78,6 +78,6 @@ def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> No
     summary.voided.update(event.seq for event in events if event.op in followed and int(cause) < event.seq < failed_seq)
 
 
-def _detail(event: Event) -> dict[str, object | int]:
+def _detail(event: Event) -> dict[str, Any]:
     found = msgspec.json.decode(event.detail) if event.detail else {}
     return found if isinstance(found, dict) else {}

@@ -38,8 +38,8 @@ class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
     __slots__ = (
-        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_seq", "_writer",
-        "closed", "epoch", "run_id",
+        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_seq",
+        "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:

@@ -81,7 +81,7 @@ class ResidentRun:
         """Start the body and feed it the log so far; ``events`` are durable."""
         self._undelivered.extend(events)
         self._durable = events[-1].seq
-        if len(events) > 2:  # noqa: PLR2004 - more than started and claimed
+        if len(events) > 2:  # more than started and claimed
             self._replayed = history.summarise(events)
             self.inbox_seen = self._replayed.consumed
         try:
@@ -186,14 +186,8 @@ class ResidentRun:
     def _advance(self) -> None:
         """Start what was asked for; end the run, once the body has ended and nothing is under way."""
         recorder, execution = self.recorder, self.execution
-        if self.leaving or recorder.closed:
+        if self.leaving or recorder.closed or not (self._live or self._go_live()):
             return
-        if not self._live:
-            if self._undelivered or self._held:
-                return
-            self._go_live()
-            if self.leaving or self.gone or recorder.closed:
-                return
         if execution.fresh:
             self._start_fresh()
         if execution.given_up:
@@ -209,15 +203,17 @@ class ResidentRun:
         elif self.idle or not self.attempts.running:
             self._note_idle()
 
-    def _go_live(self) -> None:
-        """The log is exhausted: check that it fits, take in messages, then start what has no answer."""
+    def _go_live(self) -> bool:
+        """Once the log is exhausted: check that it fits, take in messages, then start what has no answer."""
+        if self._undelivered or self._held:
+            return False
         strays = self.execution.unmatched(self._replayed.open_ops)
         if strays:
             recorded = f"attempts of operation {strays[0]}"
             text = f"replay diverged at operation {strays[0]}: recorded {recorded}, the code asked for nothing"
             error = Diverged(text, expected=recorded, found="nothing", run_id=self.id)
             closing.park_diverged(self, error, self._replayed)
-            return
+            return False
         self._live = True
         self.execution.take_fresh()
         self._gated.extend(self.execution.go_live())
@@ -225,6 +221,7 @@ class ResidentRun:
             self._alarm.push(self.row.deadline_at, closing.Deadline(self.execution))
         if self.row.inbox_n > self.inbox_seen:
             self.look_at_inbox()
+        return True
 
     def look_at_inbox(self) -> None:
         """Fetch the messages that wait; until they are in the log nothing starts."""
@@ -252,7 +249,9 @@ class ResidentRun:
         fresh = self.execution.take_fresh()
         if self.leaving:
             return
-        if self.execution.holding:  # what is not recorded starts at once, live and on replay: its place is not in the log
+        if (
+            self.execution.holding
+        ):  # what is not recorded starts at once, live and on replay: its place is not in the log
             for operation in fresh:
                 if operation.unrecorded:
                     operation.start(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from zlib import crc32
 
 import msgspec
@@ -115,7 +115,7 @@ class _Step:
 
     def __init__(self, definition: StepDefinition) -> None:
         self.definition = definition
-        update_wrapper(self, definition.function)
+        update_wrapper(cast("Any", self), definition.function)
 
     @property
     def name(self) -> str:
@@ -196,7 +196,7 @@ class SyncStep(_Step, Generic[P, T]):
         """Await it: in an async body as a step, elsewhere the plain function on a thread."""
         run = _body()
         if run is None:
-            return await asyncio.to_thread(self.definition.function, *args, **kwargs)  # type: ignore[no-any-return]
+            return await asyncio.to_thread(self.definition.function, *args, **kwargs)
         return await self._perform(run, args, kwargs)  # type: ignore[no-any-return]
 
     @cached_property
