@@ -106,8 +106,10 @@ class Attempts:
             attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
-        run = self.run
         self.waiting.pop(operation.id, None)
+        if self._abandoned:
+            return
+        run = self.run
         if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
             return
         self._launch(operation, number)
@@ -180,9 +182,9 @@ class Attempts:
     # -- ending --------------------------------------------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        run, operation = self.run, attempt.operation
         if self._abandoned:
             return
+        run, operation = self.run, attempt.operation
         del self.running[operation.id]
         if attempt.timed_out:
             if operation.id in self.waiting:
