@@ -52,7 +52,8 @@ class Engine:
         grace: how long steps in flight may go on when the engine closes.
         durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
-            ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, and ``name`` of the worker.
+            ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, and ``name`` of the worker. For a client also
+            ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.
@@ -66,12 +67,13 @@ class Engine:
         self.url = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
         self._name: str | None = options.pop("name", None)
         codecs = options.pop("codecs", ("json",))
+        access = {name: options.pop(name) for name in ("read_only", "create", "migrate") if name in options}
         self._settings: Settings = build_settings(
             queues=queues, concurrency=concurrency, lease=lease, grace=grace, **options
         )
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
-        self._store = open_store(self.url, StoreOptions(durability=durability))
+        self._store = open_store(self.url, StoreOptions(durability=durability, **access))
         self._codec = open_chain(codecs, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
         self._worker: Worker | None = None

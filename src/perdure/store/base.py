@@ -55,6 +55,8 @@ class StoreOptions(NamedTuple):
     busy_timeout_s: float = 10.0
     """How long a call waits for another process's lock before `StoreUnavailable`."""
     read_only: bool = False
+    create: bool = True
+    """Make the database if there is none; else refuse."""
     migrate: bool = True
     """Bring an empty or older schema up to date on opening; else refuse it."""
     trust_sqlite: bool = False

@@ -74,7 +74,7 @@ class SqliteStore:
         options = self._options
         _check_options(options)
         with _opening:
-            file = place.check(self._path, read_only=options.read_only)
+            file = place.check(self._path, read_only=options.read_only, must_exist=not options.create)
             created = not options.read_only and place.create(file)
             session = Session(
                 file, durability=options.durability, busy_timeout_s=options.busy_timeout_s, read_only=options.read_only
