@@ -132,7 +132,9 @@ class MemoryStore:
         row = write.row
         taken = self._runs.get(row.id) or self._tombstones.get(row.id)
         if taken is not None:
-            return Existing(taken)
+            log = self._events.get(row.id, [])[: len(write.events)]
+            ours = [event.commit_id for event in log] == [event.commit_id for event in write.events]
+            return COMMITTED if ours else Existing(taken)
         _check_row(row)
         _check_values(value for event in write.events for value in event)
         _check_values(text for tag in write.tags for text in tag)
@@ -247,11 +249,14 @@ class MemoryStore:
             if worker is None or worker.state != "live":
                 return Heartbeat(alive=False, owned={})
             state = "live" if lease_us > 0 else "left"
-            self._workers[worker_id] = worker._replace(
-                state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0)
-            )
-            owned = {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
-            return Heartbeat(lease_us > 0, owned)
+            self._workers[worker_id] = worker._replace(state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0))
+            return Heartbeat(lease_us > 0, self.owned(worker_id))
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of what a worker owns."""
+        self._check()
+        with self._lock:
+            return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead; forget those that own nothing."""

@@ -1,14 +1,14 @@
 """The hot path of a commit: many writes as few statements.
 
 Writes of different runs commute, so they are grouped by kind; writes of one run keep their order. Whatever is unusual
-(a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and `perdure.store.sqlite.settle`
-does the batch again with its eyes open.
+(a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and
+`perdure.store.sqlite.settle` does the batch again with its eyes open.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,12 +32,14 @@ _RUN_ROW = f"({', '.join('?' * len(RunRow._fields))})"
 _INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([_EVENT_ROW] * n)}" for n in range(_ROWS + 1)]
 _INSERT_RUN = [f"{SQL['insert_run']} {', '.join([_RUN_ROW] * n)}" for n in range(_ROWS + 1)]
 _CHANGE = SQL["change_run"]
-_TAKEN = SQL["taken"]
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
 
-class Doubt(Exception):  # noqa: N818 - not an error: the batch needs a second look
+_Values = tuple[str | bytes | int | None, ...]
+
+
+class Doubt(Exception):
     """The batch cannot be applied blindly."""
 
 
@@ -63,7 +65,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
     """
     events: list[Event] = []
     creates: list[Create] = []
-    changes: list[tuple[object, ...]] = []
+    changes: list[_Values] = []
     consumed: list[tuple[str, int]] = []
     for write in batch:
         if isinstance(write, Append):
@@ -88,7 +90,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
         connection.executemany(SQL["take_message"], consumed)
 
 
-def _change(run_id: str, change: Change, now: int) -> tuple[object, ...]:
+def _change(run_id: str, change: Change, now: int) -> _Values:
     before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at = change
     return (after, epoch, owner, after in _WAKEABLE, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before)
 
@@ -98,7 +100,7 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     if len(creates) != len(batch):
         _check_order(batch, ids)
     stale = [create.row.id for create in creates if not create.fresh]
-    if stale and connection.execute(_TAKEN, (_json(stale).decode(),)).fetchone():
+    if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
     _insert(connection, _INSERT_RUN, [create.row for create in creates])
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
@@ -116,7 +118,7 @@ def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
             raise Doubt
 
 
-def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[tuple[object, ...]]) -> None:
+def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[_Values]) -> None:
     total = len(rows)
     if total == 1:
         connection.execute(statements[1], rows[0])
@@ -149,10 +151,10 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> lis
 def send(connection: apsw.Connection, write: Send, now: int) -> Outcome:
     """Put a message into an inbox and wake the run, or say why not."""
     run_id, _, kind, sent_at, detail = write.message
-    row = connection.execute(SQL["send"], (run_id, now)).fetchall()
-    if not row:
+    numbered = fetch(connection, "send", run_id, now)
+    if not numbered:
         return _refusal(connection, run_id)
-    connection.execute(SQL["insert_message"], (run_id, row[0][0], kind, sent_at, detail))
+    connection.execute(SQL["insert_message"], (run_id, numbered[0][0], kind, sent_at, detail))
     return COMMITTED
 
 
@@ -172,19 +174,22 @@ _OPEN = frozenset({"pending", "running", "waiting", "paused", "parked"})
 
 
 def _refusal(connection: apsw.Connection, run_id: str) -> Closed | Missing:
-    status = connection.execute(SQL["status_of"], (run_id,)).get
-    if status is not None:
-        return Closed(status)
-    return Missing(tombstone(connection, run_id))
+    found = fetch(connection, "status_of", run_id)
+    return Closed(found[0][0]) if found else Missing(tombstone(connection, run_id))
 
 
 def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
     """Return what a purged run left."""
-    row = connection.execute(SQL["get_request"], (run_id,)).fetchone()
-    return None if row is None else Tombstone._make(row)
+    found = fetch(connection, "get_request", run_id)
+    return Tombstone._make(found[0]) if found else None
 
 
 def run_row(connection: apsw.Connection, run_id: str) -> RunRow | None:
     """Return a run."""
-    row = connection.execute(SQL["get_run"], (run_id,)).fetchone()
-    return None if row is None else RunRow._make(row)
+    found = fetch(connection, "get_run", run_id)
+    return RunRow._make(found[0]) if found else None
+
+
+def fetch(connection: apsw.Connection, name: str, *values: str | bytes | int | None) -> list[tuple[Any, ...]]:
+    """Run a named statement and return all rows, so that none holds a snapshot open."""
+    return connection.execute(SQL[name], values).fetchall()

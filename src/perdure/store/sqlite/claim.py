@@ -14,7 +14,7 @@ from perdure.errors import StoreCorrupt
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import SQL, Doubt, plain
+from perdure.store.sqlite.batch import Doubt, fetch, plain
 
 if TYPE_CHECKING:
     import apsw
@@ -29,11 +29,11 @@ def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, no
     Raises:
         StoreCorrupt: a run that has no log, or a claim that does not fit the row it was made from.
     """
-    if request.limit < 1 or not connection.execute(SQL["is_live"], (request.worker_id,)).fetchone():
+    if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
         return []
     claimed = []
     for row in candidates(connection, request, now):
-        recent = connection.execute(SQL["load_tail"], (row.id, TAIL_EVENTS)).fetchall()
+        recent = fetch(connection, "load_tail", row.id, TAIL_EVENTS)
         if not recent:
             message = "the run has no log"
             raise StoreCorrupt(message, run_id=row.id)
@@ -50,16 +50,16 @@ def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> 
     """Return the runs to take: highest priority first, of one priority those of dead workers, then longest due."""
     queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
     found: list[RunRow] = []
-    if request.take_over and connection.execute(SQL["gone"]).fetchone():
-        rows = connection.execute(SQL["bereft"], (queues, workflows, request.limit)).fetchall()
+    if request.take_over and fetch(connection, "gone"):
+        rows = fetch(connection, "bereft", queues, workflows, request.limit)
         found = [RunRow._make(row) for row in rows]
     level: int | None = None
     due = 0
-    for priority, queue, workflow in connection.execute(SQL["slots"], (queues, workflows, now)).fetchall():
+    for priority, queue, workflow in fetch(connection, "slots", queues, workflows, now):
         if due >= request.limit and priority != level:
             break
         level = priority
-        rows = connection.execute(SQL["due"], (queue, workflow, priority, now, request.limit)).fetchall()
+        rows = fetch(connection, "due", queue, workflow, priority, now, request.limit)
         due += len(rows)
         found.extend(RunRow._make(row) for row in rows)
     found.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
-from perdure.model.event import Event
 from perdure.model.run import Message
-from perdure.model.write import COMMITTED, Append, Create, Purge, Send
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
-from perdure.store.sqlite import claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import SQL, Doubt, apply, run_row, tombstone
+from perdure.store.sqlite import birth, claim, lease, listing, place, schema
+from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
-from perdure.store.sqlite.settle import Settlement
+from perdure.store.sqlite.settle import Settlement, has_happened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
@@ -71,28 +70,45 @@ class SqliteStore:
         """Connect, migrate, check what SQLite gives, and join the file's clock."""
         if self._session is not None:
             return
-        options = self._options
-        _check_options(options)
+        _check_options(self._options)
         with _opening:
-            file = place.check(self._path, read_only=options.read_only)
-            created = not options.read_only and place.create(file)
-            session = Session(
-                file, durability=options.durability, busy_timeout_s=options.busy_timeout_s, read_only=options.read_only
-            )
-            try:
-                self._connect(session)
-            except BaseException:
-                session.close()
-                raise
-        self._session = session
+            while self._session is None:
+                self._session = self._try_open()
 
-    def _connect(self, session: Session) -> None:
+    def _try_open(self) -> Session | None:
+        """Open the file; None if it was replaced meanwhile, so that it has to be done again."""
+        options = self._options
+        file = place.check(self._path, read_only=options.read_only)
+        created = not options.read_only and birth.create(file)
+        session = Session(
+            file,
+            durability=options.durability,
+            busy_timeout_s=options.busy_timeout_s,
+            read_only=options.read_only,
+            inspect=schema.is_current,
+        )
         try:
+            if self._connect(session, file):
+                return session
+        except BaseException:
+            session.close()
+            if created:
+                birth.take_back(file)
+            raise
+        session.close()
+        return None
+
+    def _connect(self, session: Session, file: Path) -> bool:
+        try:
+            identity = birth.identity(file)
             session.connect()
             if self._options.read_only:
-                self._check_read_only(session)
-                return
+                self._join_reading(session)
+                return True
             session.begin()
+            if birth.identity(file) != identity or identity is None:
+                session.rollback()
+                return False
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
@@ -102,14 +118,15 @@ class SqliteStore:
         except apsw.ReadOnlyError as error:
             message = f"{self._path}: read-only"
             raise UsageError(message) from error
+        return True
 
-    def _check_read_only(self, session: Session) -> None:
+    def _join_reading(self, session: Session) -> None:
         if not schema.is_current(session.reader):
             message = f"{self._path}: not a database of this release"
             raise UsageError(message, hint="run `perdure migrate`")
-        row = session.reader.execute(SQL["meta"]).fetchone()
-        if row is not None and row[0] == self._machine.boot_id:
-            self._clock.start(row[1])
+        for boot_id, base in fetch(session.reader, "meta"):
+            if boot_id == self._machine.boot_id:
+                self._clock.start(base)
 
     def close(self) -> None:
         """Release everything."""
@@ -121,7 +138,7 @@ class SqliteStore:
         """Return the time on the common clock."""
         return self._clock.now()
 
-    def _open_session(self) -> Session:
+    def _opened(self) -> Session:
         session = self._session
         if session is None:
             message = "the store is not open"
@@ -131,7 +148,7 @@ class SqliteStore:
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
         """Lend the writing connection inside a transaction that ends with this block."""
-        session = self._open_session()
+        session = self._opened()
         session.acquire(block=True)
         try:
             session.begin()
@@ -149,18 +166,19 @@ class SqliteStore:
 
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
-        row = session.writer.execute(SQL["meta"]).fetchone()
-        if row is None:
+        row = fetch(session.writer, "meta")
+        if not row:
             message = "the file has lost its meta row"
             raise StoreCorrupt(message)
-        if row[0] != self._machine.boot_id:
+        boot_id, base = row[0]
+        if boot_id != self._machine.boot_id:
             message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
             raise UsageError(message, hint="use a database server")
-        self._clock.adopt(row[1])
+        self._clock.adopt(base)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
-        session = self._open_session()
+        session = self._opened()
         if not session.acquire(block=block):
             return None
         try:
@@ -176,7 +194,7 @@ class SqliteStore:
                 session.abort()
                 raise
             if not session.commit():
-                self._look(session, batch, outcomes)
+                _look(session, batch, outcomes)
             return outcomes
         finally:
             session.release()
@@ -190,29 +208,26 @@ class SqliteStore:
         except Exception:  # noqa: BLE001 - whatever it is, the second look finds out whose it is
             session.rollback()
             session.begin()
+            self._agree(session)
             return Settlement(session.writer, batch, self._clock.now()).settle()
-
-    def _look(self, session: Session, batch: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
-        """Find out by our own ids whether a COMMIT that failed has happened. One write tells of all.
-
-        Raises:
-            StoreUnavailable: it has not; or there is nothing to tell it by (``unknown``).
-        """
-        done = None
-        for write, outcome in zip(batch, outcomes, strict=True):
-            if outcome is COMMITTED and isinstance(write, Append | Create):
-                last = write.events[-1]
-                done = session.writer.execute(SQL["commit_at"], (last.run_id, last.seq)).get == last.commit_id
-                break
-        if done:
-            return
-        message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
-        raise StoreUnavailable(message, unknown=done is None)
 
     def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
         """Claim due runs in one short transaction."""
-        with self._writing() as connection:
-            return claim.claim(connection, request, decide, self._clock.now())
+        session = self._opened()
+        session.acquire(block=True)
+        try:
+            session.begin()
+            try:
+                self._agree(session)
+                claimed = claim.claim(session.writer, request, decide, self._clock.now())
+            except BaseException:
+                session.abort()
+                raise
+            if not session.commit():
+                _look(session, [one.append for one in claimed])
+            return claimed
+        finally:
+            session.release()
 
     def register(self, worker: WorkerRow) -> None:
         """Insert the row of a worker that begins its life."""
@@ -224,6 +239,11 @@ class SqliteStore:
         with self._writing() as connection:
             return lease.heartbeat(connection, worker_id, lease_us, self._clock.now())
 
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of every run the worker owns."""
+        with self._opened().reading() as connection:
+            return lease.owned(connection, worker_id)
+
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead."""
         with self._writing() as connection:
@@ -231,32 +251,32 @@ class SqliteStore:
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return run_row(connection, run_id) or tombstone(connection, run_id)
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.load(connection, run_id, after, limit)
 
     def inbox(self, run_id: str) -> list[Message]:
         """Return the messages that wait."""
-        with self._open_session().reading() as connection:
-            return [Message._make(row) for row in connection.execute(SQL["inbox"], (run_id,)).fetchall()]
+        with self._opened().reading() as connection:
+            return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
 
     def list(self, query: RunFilter) -> list[RunRow]:
         """Return the runs that match, newest first."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.listing(connection, query)
 
     def stats(self) -> StoreStats:
         """Count what there is."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.stats(connection, self._clock.now())
 
     def changed(self) -> bool:
         """Whether another process may have written since the last call. True while the writer is busy."""
-        session = self._open_session()
+        session = self._opened()
         if not session.acquire(block=False):
             return True
         try:
@@ -265,6 +285,19 @@ class SqliteStore:
             return changed
         finally:
             session.release()
+
+
+def _look(session: Session, batch: Sequence[Write], outcomes: Sequence[Outcome] = ()) -> None:
+    """Find out what a COMMIT that failed has done.
+
+    Raises:
+        StoreUnavailable: nothing; or there is no telling (``unknown``).
+    """
+    done = has_happened(session.writer, batch, outcomes)
+    if done:
+        return
+    message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
+    raise StoreUnavailable(message, unknown=done is None)
 
 
 def _check_options(options: StoreOptions) -> None:

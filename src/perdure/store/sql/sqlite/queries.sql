@@ -110,7 +110,7 @@ select max(
 update meta set last_at = max(last_at, ?) where id = 1
 
 -- live_worker: live workers with a lease beyond a time
-select name, host, expires_at from worker where state = 'live' and expires_at > ? limit 1
+select name, host, expires_at from worker where state = 'live' and expires_at > ?
 
 -- bury_all: no worker of an earlier boot is alive
 update worker set state = 'dead' where state = 'live'
@@ -224,3 +224,6 @@ where queue = ? and workflow = ? and priority = ? and wake_at is not null and wa
 
 -- workers: known workers
 select id, state, expires_at from worker order by id
+
+-- migrations: what was applied
+select number, name, checksum from schema_migration order by number
