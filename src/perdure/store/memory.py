@@ -218,7 +218,9 @@ class MemoryStore:
             if worker is None or worker.state != "live":
                 return []
             rows = [row for row in self._runs.values() if self._may_claim(row, request, now)]
-            rows.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
+            rows.sort(
+                key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at)
+            )  # stable: then oldest first
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
             for one in claimed:
                 outcome = self._append(one.append, set())

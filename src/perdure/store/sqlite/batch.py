@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SQL = queries("sqlite")
 _ROWS = 50
 """Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
-_EVENT_ROW = f"({', '.join('?' * len(Event._fields))})"
+_EVENT_ROW = f"((select no from run where id = ?){', ?' * (len(Event._fields) - 1)})"
 _RUN_ROW = f"({', '.join('?' * len(RunRow._fields))})"
 _INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([_EVENT_ROW] * n)}" for n in range(_ROWS + 1)]
 _INSERT_RUN = [f"{SQL['insert_run']} {', '.join([_RUN_ROW] * n)}" for n in range(_ROWS + 1)]

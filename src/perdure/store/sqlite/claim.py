@@ -49,10 +49,10 @@ def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, no
 def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> list[RunRow]:
     """Return the runs to take: highest priority first, of one priority those of dead workers, then longest due."""
     queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
-    found: list[RunRow] = []
+    found: list[tuple[int, RunRow]] = []
     if request.take_over and fetch(connection, "gone"):
         rows = fetch(connection, "bereft", queues, workflows, request.limit)
-        found = [RunRow._make(row) for row in rows]
+        found = [(row[0], RunRow._make(row[1:])) for row in rows]
     level: int | None = None
     due = 0
     for priority, queue, workflow in fetch(connection, "slots", queues, workflows, now):
@@ -61,6 +61,11 @@ def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> 
         level = priority
         rows = fetch(connection, "due", queue, workflow, priority, now, request.limit)
         due += len(rows)
-        found.extend(RunRow._make(row) for row in rows)
-    found.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
-    return found[: request.limit]
+        found.extend((row[0], RunRow._make(row[1:])) for row in rows)
+    found.sort(key=_turn)
+    return [row for _, row in found[: request.limit]]
+
+
+def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
+    number, row = candidate
+    return -row.priority, -1 if row.wake_at is None else row.wake_at, number

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ALL = tuple(status.value for status in Status)
 _NO_LIMIT = -1
+_COLUMNS = ", ".join(f"run.{name} as {name}" for name in RunRow._fields)
 
 
 def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None) -> list[Event]:
@@ -65,7 +66,7 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
     if not statuses:
         return []
     order = "order by created_at desc, id desc limit ?"
-    part = f"select * from (select * from run indexed by run_listing where status = ?{where} {order})"  # noqa: S608 - fixed parts
+    part = f"select * from (select {_COLUMNS} from run indexed by run_listing where status = ?{where} {order})"  # noqa: S608 - fixed parts
     statement = f"{' union all '.join([part] * len(statuses))} {order}"
     given: list[str | int] = []
     for status in statuses:
@@ -75,7 +76,9 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
 
 def _by_tag(connection: apsw.Connection, query: RunFilter, where: str, values: list[str | int]) -> list[RunRow]:
     (key, value), *others = query.tags
-    statement = "select run.* from tag as t cross join run on run.id = t.run_id where t.key = ? and t.value = ?" + where
+    statement = (
+        f"select {_COLUMNS} from tag as t cross join run on run.id = t.run_id where t.key = ? and t.value = ?" + where
+    )
     given: list[str | int] = [key, value, *values]
     for pair in others:
         statement += " and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x50657264
 """``Perd``: so that ``file`` and people can tell what the file is."""
 _STATUSES = msgspec.json.encode([status.value for status in Status]).decode()
-_OURS = ("run", "event", "inbox", "worker", "request", "tag", "meta")
+_OURS = ("run", "event_log", "inbox", "worker", "request", "tag", "meta")
 _CLOSE_ENOUGH_US = 50_000
 
 

@@ -1,10 +1,13 @@
 -- Every statement the SQLite backend runs. Parameters are in order unless numbered.
 
 -- insert_event: add rows to a log; the rows' placeholders follow
-insert into event values
+insert into event_log values
 
 -- insert_run: create runs; the rows' placeholders follow
-insert into run values
+insert into run (
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+) values
 
 -- insert_tag: make a run findable by its tag
 insert into tag (key, value, run_id) values (?, ?, ?)
@@ -41,7 +44,7 @@ from run
 where id = ?1
 
 -- purge_event: delete a purged run's log
-delete from event where run_id = ?
+delete from event_log where run_no = (select no from run where id = ?)
 
 -- purge_inbox: delete a purged run's messages
 delete from inbox where run_id = ?
@@ -61,7 +64,7 @@ union all
 select run_id from request where run_id in (select value from json_each(?1))
 
 -- tails: state, epoch and last seq of these runs
-select r.id, r.status, r.epoch, (select max(e.seq) from event as e where e.run_id = r.id)
+select r.id, r.status, r.epoch, (select max(e.seq) from event_log as e where e.run_no = r.no)
 from json_each(?) as j
 inner join run as r on r.id = j.value
 
@@ -72,7 +75,10 @@ select commit_id from event where run_id = ? and seq = ?
 select status from run where id = ?
 
 -- get_run: one run
-select * from run where id = ?
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run where id = ?
 
 -- get_request: what a purged run left
 select * from request where run_id = ?
@@ -179,19 +185,25 @@ where
 order by s.priority desc
 
 -- due: the runs of one slot, longest due first
-select * from run
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
 where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
-order by wake_at, id
+order by wake_at, no
 limit ?
 
 -- bereft: runs whose owner is gone
-select * from run
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
 where
     status = 'running'
     and owner in (select id from worker where state <> 'live')
     and queue in (select value from json_each(?))
     and workflow in (select value from json_each(?))
-order by priority desc, id
+order by priority desc, no
 limit ?
 
 -- count_runs: runs by state
