@@ -27,15 +27,18 @@ if TYPE_CHECKING:
 SQL = queries("sqlite")
 _ROWS = 50
 """Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
-_EVENT_ROW = f"((select no from run where id = ?){', ?' * (len(Event._fields) - 1)})"
-_RUN_ROW = f"({', '.join('?' * len(RunRow._fields))})"
-_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([_EVENT_ROW] * n)}" for n in range(_ROWS + 1)]
-_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([_RUN_ROW] * n)}" for n in range(_ROWS + 1)]
+# Statements for n rows each.
+_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([SQL['event_row']] * n)}" for n in range(_ROWS + 1)]
+_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([SQL['run_row']] * n)}" for n in range(_ROWS + 1)]
+_COUNT_EVENT = [f"{SQL['count_event']} (values {', '.join([SQL['event_place']] * n)})" for n in range(_ROWS + 1)]
 _CHANGE = SQL["change_run"]
+_MOST_TAILS = 100_000
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
 
+Tails = dict[str, int]
+"""Run id to a seq that is known to be in its log: what the next append is checked against without asking."""
 _Values = tuple[str | bytes | int | None, ...]
 
 
@@ -43,8 +46,14 @@ class Doubt(Exception):
     """The batch cannot be applied blindly."""
 
 
-def apply(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+def apply(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
     """Apply a batch inside the open transaction and answer each write.
+
+    Args:
+        connection: in a write transaction.
+        batch: what to apply.
+        now: the common clock.
+        tails: must be cleared if the transaction does not commit.
 
     Raises:
         Doubt: something in the batch is not as it was believed to be; the transaction must be rolled back.
@@ -52,12 +61,12 @@ def apply(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list
     """
     for write in batch:
         if not isinstance(write, Append | Create):
-            return _mixed(connection, batch, now)
-    plain(connection, batch, now)
+            return _mixed(connection, batch, now, tails)
+    plain(connection, batch, now, tails)
     return [COMMITTED] * len(batch)
 
 
-def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> None:
     """Apply creates and appends: all of them or none.
 
     Raises:
@@ -66,11 +75,16 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
     events: list[Event] = []
     creates: list[Create] = []
     changes: list[_Values] = []
-    consumed: list[tuple[str, int]] = []
+    consumed: list[_Values] = []
+    unsure: list[_Values] = []
     for write in batch:
         if isinstance(write, Append):
             run_id, new, change, taken = write
             events += new
+            before = new[0].seq - 1
+            if tails.get(run_id) != before:
+                unsure.append((run_id, before))
+            tails[run_id] = before + len(new)
             if change is not None:
                 changes.append(_change(run_id, change, now))
             if taken:
@@ -78,16 +92,33 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
         elif isinstance(write, Create):
             creates.append(write)
             events += write.events
+            tails[write.row.id] = len(write.events)
     if creates:
         _create(connection, creates, batch)
     _insert(connection, _INSERT_EVENT, events)
+    _check_gap(connection, unsure)
     if changes:
-        before = connection.total_changes()
-        connection.executemany(_CHANGE, changes)
-        if connection.total_changes() - before != len(changes):
-            raise Doubt
+        _apply_changes(connection, changes)
     if consumed:
         connection.executemany(SQL["take_message"], consumed)
+    if len(tails) > _MOST_TAILS:
+        tails.clear()
+
+
+def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
+    before = connection.total_changes()
+    connection.executemany(_CHANGE, changes)
+    if connection.total_changes() - before != len(changes):
+        raise Doubt
+
+
+def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
+    """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
+    for start in range(0, len(unsure), _ROWS):
+        part = unsure[start : start + _ROWS]
+        found = connection.execute(_COUNT_EVENT[len(part)], tuple(chain.from_iterable(part))).get
+        if found != len(part):
+            raise Doubt
 
 
 def _change(run_id: str, change: Change, now: int) -> _Values:
@@ -130,7 +161,7 @@ def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[_
         connection.execute(statements[total - whole], tuple(chain.from_iterable(rows[whole:])))
 
 
-def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
     """Apply a batch that has sends or purges, each after what comes before it for the same run."""
     outcomes: list[Outcome] = [COMMITTED] * len(batch)
     waiting: list[Write] = []
@@ -138,13 +169,13 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> lis
     for place, write in enumerate(batch):
         if isinstance(write, Send | Purge):
             if (write.message.run_id if isinstance(write, Send) else write.run_id) in touched:
-                plain(connection, waiting, now)
+                plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
         else:
             waiting.append(write)
             touched.add(write.run_id if isinstance(write, Append) else write.row.id)
-    plain(connection, waiting, now)
+    plain(connection, waiting, now, tails)
     return outcomes
 
 

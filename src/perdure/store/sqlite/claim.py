@@ -14,7 +14,7 @@ from perdure.errors import StoreCorrupt
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import Doubt, fetch, plain
+from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain
 
 if TYPE_CHECKING:
     import apsw
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Decide
 
 
-def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int) -> list[Claimed]:
+def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails) -> list[Claimed]:
     """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
 
     Raises:
@@ -39,7 +39,7 @@ def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, no
             raise StoreCorrupt(message, run_id=row.id)
         claimed.append(decide(row, tuple(Event._make(event) for event in reversed(recent)), now))
     try:
-        plain(connection, [one.append for one in claimed], now)
+        plain(connection, [one.append for one in claimed], now, tails)
     except Doubt:
         message = "a claim does not fit the run it was made for"
         raise StoreCorrupt(message) from None

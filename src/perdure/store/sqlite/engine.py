@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
-from perdure.model.run import Message
+from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Tails, apply, fetch, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 from perdure.store.sqlite.settle import Settlement, has_happened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
-    from perdure.model.run import Heartbeat, RunRow, Tombstone, WorkerRow
+    from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
 
@@ -36,6 +35,25 @@ OLDEST_SQLITE = (3, 51, 3)
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
 _opening = threading.Lock()
 """Creating a file and opening it is one step for this process: a close in between would drop another store's locks."""
+
+
+R = TypeVar("R")
+
+
+def _no_telling(_: object) -> None:
+    """Answer the question whether something was recorded that carries no id of ours."""
+
+
+def _conclude(*, done: bool | None) -> None:
+    """Raise unless a COMMIT that failed is there all the same.
+
+    Raises:
+        StoreUnavailable: always else.
+    """
+    if done:
+        return
+    message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
+    raise StoreUnavailable(message, unknown=done is None)
 
 
 def open_store(url: str, options: StoreOptions) -> Store:
@@ -60,6 +78,7 @@ class SqliteStore:
         self._clock = Clock(self._machine)
         self._session: Session | None = None
         self._seen_version = 0
+        self._tails: Tails = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -145,22 +164,41 @@ class SqliteStore:
             raise UsageError(message)
         return session
 
-    @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
-        """Lend the writing connection inside a transaction that ends with this block."""
+    def _write(
+        self, work: Callable[[Session], R], look: Callable[[R], bool | None] = _no_telling, *, block: bool = True
+    ) -> R | None:
+        """Do ``work`` in a write transaction and return its result once that is durable.
+
+        Args:
+            work: called with the session, inside the transaction.
+            look: finds out, through a new connection, whether the transaction is there after a COMMIT that failed.
+            block: False returns None where the call would wait.
+
+        Raises:
+            StoreUnavailable: COMMIT failed and nothing was recorded; or there is no telling (``unknown``).
+        """
         session = self._opened()
-        session.acquire(block=True)
+        if not session.acquire(block=block):
+            return None
         try:
-            session.begin()
+            try:
+                session.begin(block=block)
+            except apsw.BusyError:
+                if block:
+                    raise
+                return None
             try:
                 self._agree(session)
-                yield session.writer
+                result = work(session)
+                certain = session.commit()
             except BaseException:
+                self._tails.clear()
                 session.abort()
                 raise
-            if not session.commit():
-                message = "COMMIT failed, and what it did is not known"
-                raise StoreUnavailable(message, unknown=True)
+            if not certain:
+                self._tails.clear()
+                _conclude(done=look(result))
+            return result
         finally:
             session.release()
 
@@ -178,66 +216,46 @@ class SqliteStore:
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
-        session = self._opened()
-        if not session.acquire(block=block):
-            return None
-        try:
-            try:
-                session.begin(block=block)
-            except apsw.BusyError:
-                if block:
-                    raise
-                return None
-            try:
-                outcomes = self._apply(session, batch)
-            except BaseException:
-                session.abort()
-                raise
-            if not session.commit():
-                _look(session, batch, outcomes)
-            return outcomes
-        finally:
-            session.release()
+
+        def work(session: Session) -> list[Outcome]:
+            return self._apply(session, batch)
+
+        def look(outcomes: list[Outcome]) -> bool | None:
+            return has_happened(self._opened().writer, batch, outcomes)
+
+        return self._write(work, look, block=block)
 
     def _apply(self, session: Session, batch: Sequence[Write]) -> list[Outcome]:
-        self._agree(session)
         try:
-            return apply(session.writer, batch, self._clock.now())
+            return apply(session.writer, batch, self._clock.now(), self._tails)
         except ENVIRONMENT:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the second look finds out whose it is
+            self._tails.clear()
             session.rollback()
             session.begin()
             self._agree(session)
-            return Settlement(session.writer, batch, self._clock.now()).settle()
+            return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
 
     def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
         """Claim due runs in one short transaction."""
-        session = self._opened()
-        session.acquire(block=True)
-        try:
-            session.begin()
-            try:
-                self._agree(session)
-                claimed = claim.claim(session.writer, request, decide, self._clock.now())
-            except BaseException:
-                session.abort()
-                raise
-            if not session.commit():
-                _look(session, [one.append for one in claimed])
-            return claimed
-        finally:
-            session.release()
+
+        def work(session: Session) -> list[Claimed]:
+            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
+
+        def look(claimed: list[Claimed]) -> bool | None:
+            return has_happened(self._opened().writer, [one.append for one in claimed])
+
+        return self._write(work, look) or []
 
     def register(self, worker: WorkerRow) -> None:
         """Insert the row of a worker that begins its life."""
-        with self._writing() as connection:
-            lease.register(connection, worker)
+        self._write(lambda session: lease.register(session.writer, worker))
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend a live worker's lease."""
-        with self._writing() as connection:
-            return lease.heartbeat(connection, worker_id, lease_us, self._clock.now())
+        beat = self._write(lambda session: lease.heartbeat(session.writer, worker_id, lease_us, self._clock.now()))
+        return beat or Heartbeat(alive=False, owned={})
 
     def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
         """Return run id to (epoch, inbox_n) of every run the worker owns."""
@@ -246,8 +264,7 @@ class SqliteStore:
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead."""
-        with self._writing() as connection:
-            return lease.sweep(connection, self._clock.now())
+        return self._write(lambda session: lease.sweep(session.writer, self._clock.now())) or []
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
@@ -280,24 +297,11 @@ class SqliteStore:
         if not session.acquire(block=False):
             return True
         try:
-            version = session.writer.data_version()
+            version = fetch(session.writer, "data_version")[0][0]
             changed, self._seen_version = version != self._seen_version, version
             return changed
         finally:
             session.release()
-
-
-def _look(session: Session, batch: Sequence[Write], outcomes: Sequence[Outcome] = ()) -> None:
-    """Find out what a COMMIT that failed has done.
-
-    Raises:
-        StoreUnavailable: nothing; or there is no telling (``unknown``).
-    """
-    done = has_happened(session.writer, batch, outcomes)
-    if done:
-        return
-    message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
-    raise StoreUnavailable(message, unknown=done is None)
 
 
 def _check_options(options: StoreOptions) -> None:

@@ -11,7 +11,7 @@ from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
 from perdure.model.filter import QueueStats, StoreStats
 from perdure.model.run import RunRow
 from perdure.model.status import Status
-from perdure.store.sqlite.batch import fetch
+from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
     import apsw
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _ALL = tuple(status.value for status in Status)
 _NO_LIMIT = -1
-_COLUMNS = ", ".join(f"run.{name} as {name}" for name in RunRow._fields)
 
 
 def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None) -> list[Event]:
@@ -65,9 +64,8 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
     statuses = [status for status in _ALL if not query.statuses or status in query.statuses]
     if not statuses:
         return []
-    order = "order by created_at desc, id desc limit ?"
-    part = f"select * from (select {_COLUMNS} from run indexed by run_listing where status = ?{where} {order})"  # noqa: S608 - fixed parts
-    statement = f"{' union all '.join([part] * len(statuses))} {order}"
+    part = f"select * from ({SQL['by_status']} {where} {SQL['newest']})"  # noqa: S608 - named parts only
+    statement = f"{' union all '.join([part] * len(statuses))} {SQL['newest']}"
     given: list[str | int] = []
     for status in statuses:
         given += [status, *values, query.limit]
@@ -76,37 +74,35 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
 
 def _by_tag(connection: apsw.Connection, query: RunFilter, where: str, values: list[str | int]) -> list[RunRow]:
     (key, value), *others = query.tags
-    statement = (
-        f"select {_COLUMNS} from tag as t cross join run on run.id = t.run_id where t.key = ? and t.value = ?" + where
-    )
+    parts = [SQL["by_tag"], where]
     given: list[str | int] = [key, value, *values]
     for pair in others:
-        statement += " and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)"
+        parts.append(SQL["and_tag"])
         given += pair
     if query.statuses:
-        statement += " and run.status in (select value from json_each(?))"
+        parts.append(SQL["and_status"])
         given.append(msgspec.json.encode(query.statuses).decode())
-    statement += " order by run.created_at desc, run.id desc limit ?"
-    return [RunRow._make(row) for row in connection.execute(statement, (*given, query.limit)).fetchall()]
+    parts.append(SQL["newest"])
+    return [RunRow._make(row) for row in connection.execute(" ".join(parts), (*given, query.limit)).fetchall()]
 
 
 def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
-    where = ""
+    parts = []
     values: list[str | int] = []
-    for condition, value in (
-        (" and workflow = ?", query.workflow),
-        (" and workflow_version = ?", query.version),
-        (" and queue = ?", query.queue),
-        (" and created_at >= ?", query.since),
-        (" and created_at < ?", query.until),
+    for name, value in (
+        ("and_workflow", query.workflow),
+        ("and_version", query.version),
+        ("and_queue", query.queue),
+        ("and_since", query.since),
+        ("and_until", query.until),
     ):
         if value is not None:
-            where += condition
+            parts.append(SQL[name])
             values.append(value)
     if query.before is not None:
-        where += " and (created_at, id) < (?, ?)"
+        parts.append(SQL["and_before"])
         values += query.before
-    return where, values
+    return " ".join(parts), values
 
 
 def stats(connection: apsw.Connection, now: int) -> StoreStats:

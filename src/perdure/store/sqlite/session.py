@@ -230,6 +230,8 @@ class Session:
 
     def abort(self) -> None:
         """Undo the transaction; if even that fails, give up the connections: closing them undoes it."""
+        if self._lost:
+            return
         try:
             self.rollback()
         except apsw.Error:

@@ -25,7 +25,7 @@ from perdure.model.write import (
     Purge,
     Send,
 )
-from perdure.store.sqlite.batch import Doubt, apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ class _State(NamedTuple):
 class Settlement:
     """One batch on its second look."""
 
-    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> None:
         self._connection = connection
+        self._tails = tails
         self._batch = batch
         self._now = now
         self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
@@ -89,12 +90,13 @@ class Settlement:
         connection = self._connection
         connection.execute("savepoint part")
         try:
-            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now)
+            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now, self._tails)
             if any(outcome is not COMMITTED for outcome in outcomes):
                 raise Doubt  # noqa: TRY301 - handled like what the database finds
         except ENVIRONMENT:
             raise
         except Exception:
+            self._tails.clear()
             connection.execute("rollback to part")
             connection.execute("release part")
             raise

@@ -3,11 +3,23 @@
 -- insert_event: add rows to a log; the rows' placeholders follow
 insert into event_log values
 
+-- count_event: how many of these places are taken; the places' placeholders follow
+select count(*) from event_log where (run_no, seq) in
+
+-- event_row: one row of insert_event
+((select no from run where id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- event_place: one place of count_event
+((select no from run where id = ?), ?)
+
 -- insert_run: create runs; the rows' placeholders follow
 insert into run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at
 ) values
+
+-- run_row: one row of insert_run
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_tag: make a run findable by its tag
 insert into tag (key, value, run_id) values (?, ?, ?)
@@ -206,6 +218,49 @@ where
 order by priority desc, no
 limit ?
 
+-- by_status: runs in one state; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run indexed by run_listing
+where status = ?
+
+-- by_tag: runs with a tag; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from tag
+cross join run on run.id = tag.run_id
+where tag.key = ? and tag.value = ?
+
+-- and_tag: condition: another tag
+and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
+
+-- and_status: condition: one of some states
+and status in (select value from json_each(?))
+
+-- and_workflow: condition: of this workflow
+and workflow = ?
+
+-- and_version: condition: of this version
+and workflow_version = ?
+
+-- and_queue: condition: of this queue
+and queue = ?
+
+-- and_since: condition: created at or after
+and created_at >= ?
+
+-- and_until: condition: created before
+and created_at < ?
+
+-- and_before: condition: further down in the listing than this row
+and (created_at, id) < (?, ?)
+
+-- newest: order of a listing
+order by created_at desc, id desc
+limit ?
+
 -- count_runs: runs by state
 select status, count(*) from run group by status
 
@@ -239,3 +294,6 @@ select id, state, expires_at from worker order by id
 
 -- migrations: what was applied
 select number, name, checksum from schema_migration order by number
+
+-- data_version: changes when another connection commits
+pragma data_version
