@@ -1,0 +1,63 @@
+"""Durable workflows in plain Python: a run finishes, once, on the code it began with."""
+
+from __future__ import annotations
+
+from perdure.api import blocking
+from perdure.api.context import (
+    BodyInfo,
+    StepInfo,
+    checkpoint,
+    info,
+    now,
+    publish,
+    random,
+    sleep,
+    step_info,
+    uuid4,
+)
+from perdure.api.decorators import Workflow, step, workflow
+from perdure.api.engine import Engine
+from perdure.api.reading import Event, RunInfo
+from perdure.api.run import Run
+from perdure.api.sync import SyncEngine, SyncRun
+from perdure.errors import (
+    CodecError,
+    Diverged,
+    IdConflict,
+    InvalidValue,
+    LeaseLost,
+    PerdureError,
+    RunCancelled,
+    RunError,
+    RunFailed,
+    RunNotFound,
+    RunParked,
+    RunTerminated,
+    RunTimedOut,
+    SchemaTooNew,
+    StepFailed,
+    StepInterrupted,
+    StepTimedOut,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+    VersionError,
+)
+from perdure.kernel import ordered
+from perdure.kernel.kinds.step import AsyncStep, SyncStep
+from perdure.model.duration import Duration
+from perdure.model.policy import Retry
+from perdure.model.status import EventType, Status
+
+ordered.install()
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncStep", "BodyInfo", "CodecError", "Diverged", "Duration", "Engine", "Event", "EventType", "IdConflict",
+    "InvalidValue", "LeaseLost", "PerdureError", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo",
+    "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Status", "StepFailed", "StepInfo",
+    "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun",
+    "SyncStep", "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "info", "now", "publish", "random",
+    "sleep", "step", "step_info", "uuid4", "workflow",
+]  # fmt: skip

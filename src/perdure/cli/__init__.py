@@ -1,0 +1,1 @@
+"""The command line: ``perdure``. See `perdure.cli.main` for how commands are found."""

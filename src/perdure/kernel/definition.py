@@ -7,7 +7,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perdure.codec.signature import Signature
+from perdure.codec.signature import CallSignature
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class Definition:
     named = False
 
     @cached_property
-    def signature(self) -> Signature:
+    def signature(self) -> CallSignature:
         """How arguments are stored, resolved when first needed (annotations may refer to later names)."""
-        return Signature.of(self.function, f"{self.noun} {self.name}")
+        return CallSignature(self.function, f"{self.noun} {self.name}")
 
 
 class StepDefinition(Definition):

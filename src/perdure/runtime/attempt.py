@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.codec.exception import encode_error
+from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, StepInterrupted, StepTimedOut
 from perdure.kernel.scope import CURRENT, StepScope
 from perdure.model.event import Draft
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from perdure.runtime.resident import ResidentRun
 
 logger = logging.getLogger("perdure.step")
-FATAL = (KeyboardInterrupt, SystemExit, MemoryError)
-"""Never recorded as a step's failure: they say something about the process, not about the step."""
+
+
+def is_fatal(error: BaseException | None) -> bool:
+    """Whether an exception says something about the process, not about the step: never recorded as its failure."""
+    return error is not None and (not isinstance(error, Exception) or isinstance(error, MemoryError))
 
 
 class Attempt:
@@ -116,10 +119,10 @@ class Attempts:
                 value, error = await self._timed(attempt, timeout_us)
         except asyncio.CancelledError as raised:
             error = raised
-        except FATAL as raised:
-            self._fatal(attempt, raised)
-            return
         except BaseException as raised:  # noqa: BLE001 - a step may fail in any way; it is recorded
+            if is_fatal(raised):
+                self._fatal(attempt, raised)
+                return
             error = raised
         self._ended(attempt, value, error)
 
@@ -143,8 +146,8 @@ class Attempts:
         def done(value: Any, error: BaseException | None) -> None:
             if attempt.timer is not None:
                 attempt.timer.cancel()
-            if isinstance(error, FATAL):
-                self._fatal(attempt, error)
+            if is_fatal(error) and not isinstance(error, asyncio.CancelledError):
+                self._fatal(attempt, error)  # type: ignore[arg-type]
             else:
                 self._ended(attempt, value, error)
 
@@ -184,7 +187,7 @@ class Attempts:
             self._failed(attempt, error)
             return
         try:
-            payload = run.execution.codec.encode(value)
+            payload = run.execution.codec.encode(value, operation.definition.signature.returns)
         except CodecError as refused:
             self._failed(attempt, self._result_error(operation, refused), final=True)
             return
@@ -215,7 +218,7 @@ class Attempts:
         if operation.definition.policy.durability == "none":
             self._unrecorded_failure(attempt, error, final=final)
             return
-        payload = encode_error(error)
+        payload = self._encode(error)
         if final:
             self._record(operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True)
             return
@@ -227,7 +230,7 @@ class Attempts:
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
         if final:
-            run.answer(operation, None, encode_error(error))
+            run.answer(operation, None, self._encode(error))
             return
         operation.attempts = attempt.number
         wait_us = operation.definition.policy.retry.wait_us(attempt.number, run.host.luck())
@@ -239,7 +242,7 @@ class Attempts:
 
     def _interrupted(self, operation: StepOperation) -> None:
         error = StepInterrupted(step=operation.name, run_id=self.run.id)
-        payload = encode_error(error)
+        payload = self._encode(error)
         self._record(operation, EventType.STEP_FAILED, operation.intent, payload=payload, store_input=True)
 
     def _fatal(self, attempt: Attempt, error: BaseException) -> None:
@@ -247,7 +250,7 @@ class Attempts:
         self.running.pop(attempt.operation.id, None)
         if not self._abandoned:
             self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}")
-        if not isinstance(error, MemoryError):
+        if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
     def _record(
@@ -281,6 +284,10 @@ class Attempts:
                 attempt.timer.cancel()
             if attempt.task is not None:
                 attempt.task.cancel()
+
+    def _encode(self, error: BaseException) -> bytes:
+        assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal
+        return encode_exception(error, self.run.execution.codec)
 
     def _beat(self, operation: StepOperation, number: int) -> Any:
         def beat(detail: Any) -> None:

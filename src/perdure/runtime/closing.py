@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.codec.exception import encode_error
+from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, RunTimedOut
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft
@@ -57,7 +57,7 @@ def finish(run: ResidentRun) -> None:
     assert outcome is not None  # noqa: S101 - the caller has looked
     if outcome.error is None:
         try:
-            payload = run.execution.codec.encode(outcome.value)
+            payload = run.execution.codec.encode(outcome.value, run.definition.signature.returns)
         except CodecError as error:
             _fail(run, result_error(run, error))
             return
@@ -86,7 +86,13 @@ def _fail(run: ResidentRun, error: BaseException) -> None:
     if cause is not None:
         detail = {"cause_seq": cause.seq, "cause_op": cause.op, "followed_by": list(cause.followed_by)}
     note = f"{type(error).__name__}: {_text(error)}"
-    _leave(run, EventType.RUN_FAILED, payload=encode_error(error), detail=detail, note=note)
+    _leave(run, EventType.RUN_FAILED, payload=_encode(run, error), detail=detail, note=note)
+
+
+def _encode(run: ResidentRun, error: BaseException) -> bytes:
+    if not isinstance(error, Exception):
+        error = RuntimeError(f"the body ended with {type(error).__name__}: {_text(error)}")
+    return encode_exception(error, run.execution.codec)
 
 
 def _text(error: BaseException) -> str:
@@ -126,7 +132,7 @@ def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str 
 
 def replace_unstorable(run: ResidentRun, append: Append, error: Exception) -> None:
     """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
-    failure = encode_error(CodecError(f"the database refuses the value: {error}", run_id=run.id))
+    failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
     run.rewind(append.events[0])
     change = append.change

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.codec.signature import decode_call
 from perdure.errors import CodecError, Diverged
 from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.loop import Spinning
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
+    from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
     from perdure.kernel.operation import Operation
     from perdure.model.event import Tail
@@ -43,17 +45,24 @@ LONGEST_ALARM_S = 86_400.0
 class ResidentRun:
     """A run this worker owns. Lives from its claim until it ends, waits, moves or is lost."""
 
-    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail) -> None:
+    definition: WorkflowDefinition
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail, given: bytes) -> None:
         self.host = host
         self.row = row
         self.id = row.id
+        self.input = given
         self.execution: Execution = host.build(self)
         self.recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
         self.attempts = Attempts(self)
         self.inbox_seen = 0
+        self.settled_in = False
+        """Whether the database must already show this worker as the owner."""
         self.idle = False
         self.gone = False
         self.leaving = False
+        self.stopping = False
         self._undelivered: deque[Event] = deque()
         self._durable = 0
         self._early: dict[int, int] = {}
@@ -78,8 +87,12 @@ class ResidentRun:
         self._durable = self.recorder.tail.seq
         self._replayed = history.summarise(self._undelivered)
         self.inbox_seen = self._replayed.consumed
-        self._guarded(self.execution.begin)
+        self._guarded(self._begin_body)
         self.pump()
+
+    def _begin_body(self) -> None:
+        self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
+        self.execution.begin()
 
     def drop(self, reason: str) -> None:
         """Lose the run: stop everything for it, record nothing."""
@@ -231,7 +244,7 @@ class ResidentRun:
         fresh = self.execution.take_fresh()
         if not fresh:
             return
-        if self._gated or self.leaving or self._gate_is_shut():
+        if self._gated or self.leaving or self.stopping or self._gate_is_shut():
             self._gated.extend(fresh)
             return
         for operation in fresh:
@@ -242,7 +255,7 @@ class ResidentRun:
 
     def _open_gate(self) -> None:
         gated = self._gated
-        while gated and not (self.leaving or self._gate_is_shut()):
+        while gated and not (self.leaving or self.stopping or self._gate_is_shut()):
             if self._must_wait(gated[0]):
                 return
             operation = gated.popleft()
@@ -386,6 +399,12 @@ class ResidentRun:
         if not (self.gone or self.leaving or self.recorder.closed):
             self.attempts.abandon()
             closing.release(self, EventType.RUN_RELEASED, self.now(), reason)
+
+    def stop_starting(self) -> None:
+        """Hand the run back as soon as no step of it is under way; start nothing more."""
+        self.stopping = True
+        if not self.attempts.running and not self._undelivered and not self._holds:
+            self.hand_back("the worker stops")
 
     # -- for closing and attempts --------------------------------------------------------------------------------
 

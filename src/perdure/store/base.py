@@ -55,6 +55,8 @@ class StoreOptions(NamedTuple):
     busy_timeout_s: float = 10.0
     """How long a call waits for another process's lock before `StoreUnavailable`."""
     read_only: bool = False
+    create: bool = True
+    """Make the database if there is none; else refuse."""
     migrate: bool = True
     """Bring an empty or older schema up to date on opening; else refuse it."""
     trust_sqlite: bool = False
@@ -150,8 +152,8 @@ class Store(Protocol):
         """Count what there is."""
         ...
 
-    def changed(self) -> bool:
-        """Whether another process may have written since the last call. A hint: True when in doubt; cheap."""
+    def change_count(self) -> int:
+        """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
 
 

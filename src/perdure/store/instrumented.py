@@ -141,6 +141,6 @@ class Instrumented:
         """See `perdure.store.base.Store.stats`."""
         return self._call("stats", self.inner.stats)
 
-    def changed(self) -> bool:
-        """See `perdure.store.base.Store.changed`."""
-        return self._call("changed", self.inner.changed)
+    def change_count(self) -> int:
+        """See `perdure.store.base.Store.change_count`."""
+        return self._call("change_count", self.inner.change_count)

@@ -335,10 +335,10 @@ class MemoryStore:
             workers = tuple((w.id, w.state, w.expires_at) for _, w in sorted(self._workers.items()))
             return StoreStats(runs, waiting, workers)
 
-    def changed(self) -> bool:
+    def change_count(self) -> int:
         """Nobody else can write here."""
         self._check()
-        return False
+        return 0
 
 
 def _check_row(row: RunRow) -> None:

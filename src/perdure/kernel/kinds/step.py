@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from perdure.codec.exception import decode_error
+from perdure.codec.exception import decode_exception
+from perdure.codec.signature import digest, encode_call
 from perdure.errors import UsageError
 from perdure.kernel.operation import Operation
 from perdure.kernel.scope import CURRENT
@@ -50,8 +51,8 @@ class StepOperation(Operation):
         self.input: bytes | None = None
         self.digest: int | None = None
         if definition.policy.store_input:
-            self.input = definition.signature.encode(args, kwargs)
-            self.digest = definition.signature.digest(self.input)
+            self.input = encode_call(definition.signature, args, kwargs, run.codec)
+            self.digest = digest(self.input, run.codec)
         self.context = contextvars.copy_context()
         self.attempts = 0
         """Attempts that ended in a recorded failure."""
@@ -78,15 +79,21 @@ class StepOperation(Operation):
         if event.type == EventType.STEP_COMPLETED:
             self.answer(event.payload, None)
             return
-        error = decode_error(event.payload or b"", self.run.run_id, self.name)
+        error = self._error(event.payload or b"")
         self.run.failures.sign(error, event.seq, self.id)
         self.future.set_exception(error)
 
     def answer(self, payload: bytes | None, error: bytes | None) -> None:
         if error is None:
-            self.future.set_result(self.run.codec.decode(payload, self.definition.signature.result))
+            self.future.set_result(self.run.codec.decode(payload or b"", self.definition.signature.returns))
         else:
-            self.future.set_exception(decode_error(error, self.run.run_id, self.name))
+            self.future.set_exception(self._error(error))
+
+    def _error(self, data: bytes) -> Exception:
+        error = decode_exception(data, self.run.codec, run_id=self.run.run_id, step=self.name)
+        if isinstance(error, StopIteration):  # a future refuses it: it would end the awaiting coroutine
+            return RuntimeError(f"step {self.name!r} raised StopIteration")
+        return error
 
     def note(self, event: Event) -> None:
         if event.type == EventType.STEP_INTENT:

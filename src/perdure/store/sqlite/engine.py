@@ -77,7 +77,7 @@ class SqliteStore:
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
         self._session: Session | None = None
-        self._seen_version = 0
+        self._busy_looks = 0
         self._tails: Tails = {}
 
     @property
@@ -97,7 +97,7 @@ class SqliteStore:
     def _try_open(self) -> Session | None:
         """Open the file; None if it was replaced meanwhile, so that it has to be done again."""
         options = self._options
-        file = place.check(self._path, read_only=options.read_only)
+        file = place.check(self._path, read_only=options.read_only, must_exist=not options.create)
         created = not options.read_only and birth.create(file)
         session = Session(
             file,
@@ -291,15 +291,14 @@ class SqliteStore:
         with self._opened().reading() as connection:
             return listing.stats(connection, self._clock.now())
 
-    def changed(self) -> bool:
-        """Whether another process may have written since the last call. True while the writer is busy."""
+    def change_count(self) -> int:
+        """Return a number that changes when another process writes, and every time while the writer is busy."""
         session = self._opened()
         if not session.acquire(block=False):
-            return True
+            self._busy_looks += 1
+            return -self._busy_looks
         try:
-            version = fetch(session.writer, "data_version")[0][0]
-            changed, self._seen_version = version != self._seen_version, version
-            return changed
+            return int(fetch(session.writer, "data_version")[0][0])
         finally:
             session.release()
 

@@ -43,7 +43,7 @@ def path_of(url: str) -> Path | None:
     return Path(name)
 
 
-def check(path: Path, *, read_only: bool) -> Path:
+def check(path: Path, *, read_only: bool, must_exist: bool = False) -> Path:
     """Return the real path of a database file, existing or not, or say why there cannot be one.
 
     Links in the folder's path are followed, a link in place of the file is not: somebody else may own its target.
@@ -61,7 +61,7 @@ def check(path: Path, *, read_only: bool) -> Path:
         message = f"{path}: {error.strerror or error}"
         raise UsageError(message) from error
     file = folder / path.name
-    _check_kind(path, status, read_only=read_only)
+    _check_kind(path, status, must_exist=must_exist or read_only)
     _check_rights(path, file, exists=status is not None, read_only=read_only)
     kind = file_system(str(folder))
     if NETWORK.match(kind):
@@ -70,11 +70,11 @@ def check(path: Path, *, read_only: bool) -> Path:
     return file
 
 
-def _check_kind(path: Path, status: os.stat_result | None, *, read_only: bool) -> None:
+def _check_kind(path: Path, status: os.stat_result | None, *, must_exist: bool) -> None:
     if status is None:
-        if read_only:
+        if must_exist:
             message = f"{path}: no such file"
-            raise UsageError(message)
+            raise UsageError(message, hint="name the database with --db or PERDURE_DB")
         return
     if stat.S_ISLNK(status.st_mode):
         message = f"{path}: a symbolic link"

@@ -1,0 +1,122 @@
+"""What an operator can do to a run. Each act is an event of its log, with actor and reason."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.api.reading import find
+from perdure.errors import RunNotFound, UsageError
+from perdure.model.event import Draft, seal, tail_of
+from perdure.model.run import Message, RunRow, Tombstone
+from perdure.model.status import EventType, Status, next_status
+from perdure.model.write import Append, Change, Closed, Committed, Missing, Purge, Send
+
+if TYPE_CHECKING:
+    from perdure.model.event import Event
+    from perdure.model.write import Outcome
+    from perdure.runtime.connection import Connection
+
+_UNBEGUN = frozenset({Status.PENDING, Status.PARKED, Status.PAUSED})
+
+
+def _detail(actor: str | None, reason: str | None, **facts: Any) -> bytes:
+    return msgspec.json.encode({"actor": actor or default_actor(), "reason": reason or "", **facts})
+
+
+def default_actor() -> str:
+    """Return the name of the system user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
+
+
+async def _append(
+    connection: Connection, row: RunRow, kind: EventType, detail: bytes, wake_at: int | None, note: str | None = None
+) -> Outcome:
+    """Append an event from outside, at the place the log is known to end."""
+    tail: list[Event] = await connection.read(connection.store.load, row.id, -1)
+    now = connection.store.now()
+    after = next_status(Status(row.status), kind)
+    draft = Draft(kind, now, state=f"{row.status}>{after}", detail=detail)
+    events = seal(row.id, tail_of(tail[-1]), (draft,), row.epoch, connection.commit_ids.take())
+    change = Change(row.status, row.epoch, after, row.epoch, None, wake_at, row.inbox_n, note, now)
+    return await connection.write(Append(row.id, events, change))
+
+
+async def cancel(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> bool:
+    """Record a request to cancel; True unless the run had ended before. Raises `RunNotFound`."""
+    detail = _detail(actor, reason)
+    for _ in range(100):
+        row = await find(connection, run_id)
+        if isinstance(row, Tombstone) or Status(row.status).is_terminal:
+            return False
+        begun = row.epoch > 0 and row.status == Status.PENDING
+        if row.status in _UNBEGUN and not begun:
+            # Its body is not running and need not run for this: no worker is needed.
+            if isinstance(await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed):
+                return True
+            continue
+        outcome = await connection.write(Send(Message(run_id, 0, "cancel", connection.store.now(), detail)))
+        if isinstance(outcome, Committed):
+            return True
+        if isinstance(outcome, Closed | Missing):
+            return False
+    message = f"run {run_id!r} changes too fast to be cancelled"
+    raise UsageError(message, hint="try again")
+
+
+async def retry(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> str:
+    """Let a failed or parked run go on; completed steps keep their results. Returns one line that says what was done.
+
+    Raises:
+        RunNotFound: no such run, or purged.
+        UsageError: the run is neither failed nor parked.
+    """
+    row = await find(connection, run_id)
+    if isinstance(row, Tombstone):
+        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+    if row.status == Status.PARKED:
+        outcome = await _append(connection, row, EventType.RUN_UNPARKED, _detail(actor, reason), connection.store.now())
+        told = f"run {run_id} goes on where it was parked"
+    elif row.status == Status.FAILED:
+        events: list[Event] = await connection.read(connection.store.load, run_id)
+        failed = next(event for event in reversed(events) if event.type == EventType.RUN_FAILED)
+        facts = msgspec.json.decode(failed.detail) if failed.detail else {}
+        detail = _detail(actor, reason, failed_seq=failed.seq, **facts)
+        outcome = await _append(connection, row, EventType.RUN_REOPENED, detail, connection.store.now())
+        told = _told(run_id, facts, events)
+    else:
+        message = f"run {run_id!r} is {row.status}; only a failed or parked run can be retried"
+        raise UsageError(message, run_id=run_id)
+    if not isinstance(outcome, Committed):
+        message = f"run {run_id!r} was changed by somebody else meanwhile"
+        raise UsageError(message, hint="look at it again", run_id=run_id)
+    return told
+
+
+def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
+    cause = facts.get("cause_seq")
+    if cause is None:
+        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code to end differently"
+    name = next((event.name for event in events if event.seq == cause), "?")
+    return f"run {run_id} goes on: step {name!r} is tried again, completed steps keep their results"
+
+
+async def purge(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> None:
+    """Delete a finished run's history; its id stays taken.
+
+    Raises:
+        RunNotFound: no such run, or purged before.
+        UsageError: the run has not ended.
+    """
+    write = Purge(run_id, connection.store.now(), actor or default_actor(), reason)
+    outcome = await connection.write(write)
+    if isinstance(outcome, Missing):
+        raise RunNotFound(run_id)
+    if isinstance(outcome, Closed):
+        message = f"run {run_id!r} is {outcome.status}; only a finished run can be purged"
+        raise UsageError(message, run_id=run_id, hint="cancel it first")

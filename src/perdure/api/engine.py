@@ -1,0 +1,304 @@
+"""`Engine`: the database, the workflows this process can run, and a worker that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+
+from perdure.api import acting, reading
+from perdure.api.collect import collect
+from perdure.api.decorators import P, Workflow
+from perdure.api.outcome import outcome_of
+from perdure.api.run import Run
+from perdure.api.settings import build_settings
+from perdure.api.starting import check_existing, prepare
+from perdure.codec.base import open_chain
+from perdure.errors import RunNotFound, UsageError
+from perdure.model.duration import Duration
+from perdure.model.run import Tombstone
+from perdure.model.status import Status
+from perdure.model.write import Committed
+from perdure.runtime.connection import Connection
+from perdure.runtime.host import Host
+from perdure.runtime.worker import Worker
+from perdure.store.base import StoreOptions, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+    from datetime import datetime
+    from types import ModuleType
+
+    from perdure.api.reading import RunInfo
+    from perdure.kernel.definition import WorkflowDefinition
+    from perdure.runtime.settings import Settings
+
+R = TypeVar("R")
+DEFAULT_URL = "sqlite:///perdure.db"
+
+
+class Engine:
+    """Start runs and, unless ``worker=False``, execute them on the caller's event loop.
+
+    Use it as an async context manager, or call `open` and `close`.
+
+    Args:
+        url: database; ``$PERDURE_DB`` or ``sqlite:///perdure.db`` by default.
+        workflows: workflow functions, or modules whose workflows are meant.
+        worker: execute due runs in this process; False for a client only.
+        queues: queues served.
+        concurrency: runs that may be active at once in this process.
+        lease: how long a silent worker keeps its runs.
+        grace: how long steps in flight may go on when the engine closes.
+        durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
+        **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
+            ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, and ``name`` of the worker. For a client also
+            ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
+
+    Raises:
+        UsageError: a setting has a wrong value, or two workflows have one name.
+    """
+
+    def __init__(
+        self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), *, worker: bool = True,
+        queues: Iterable[str] = ("default",), concurrency: int = 100, lease: Duration = "10s", grace: Duration = "30s",
+        durability: str = "host", **options: Any,
+    ) -> None:  # fmt: skip
+        self.url = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+        self._name: str | None = options.pop("name", None)
+        codecs = options.pop("codecs", ("json",))
+        access = {name: options.pop(name) for name in ("read_only", "create", "migrate") if name in options}
+        self._settings: Settings = build_settings(
+            queues=queues, concurrency=concurrency, lease=lease, grace=grace, **options
+        )
+        self._workflows, self._steps = collect(workflows)
+        self._with_worker = worker
+        self._store = open_store(self.url, StoreOptions(durability=durability, **access))
+        self._codec = open_chain(codecs, max_bytes=self._settings.max_bytes)
+        self._connection: Connection | None = None
+        self._worker: Worker | None = None
+
+    async def open(self) -> Self:
+        """Connect, bring the schema up to date, start the worker.
+
+        Raises:
+            UsageError: the database cannot be used.
+            StoreError: it is not reachable, damaged, or of a newer schema.
+        """
+        if self._connection is not None:
+            message = "the engine is open already"
+            raise UsageError(message)
+        connection = Connection(self._store, self._codec)
+        await connection.open()
+        self._connection = connection
+        if self._with_worker:
+            host = Host(
+                store=self._store, writer=connection.writer, reader=connection.reader,
+                loop=asyncio.get_running_loop(), settings=self._settings, codec=self._codec,
+                workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
+                commit_ids=connection.commit_ids,
+            )  # fmt: skip
+            self._worker = Worker(host, self._name)
+            await self._worker.start()
+        return self
+
+    async def close(self) -> None:
+        """Stop the worker in good order and let go of the database. May be called twice."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._worker is not None:
+            await self._worker.stop(self._settings.grace_us / 1_000_000)
+            self._worker = None
+        await connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection. Internal."""
+        if self._connection is None:
+            message = "the engine is not open"
+            raise UsageError(message, hint="use `async with perdure.Engine(...) as engine:`")
+        return self._connection
+
+    @overload
+    async def start(
+        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,  # noqa: A002
+        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",  # noqa: A002
+        priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> Run[R]: ...  # fmt: skip
+    async def start(
+        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,  # noqa: A002
+        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> Run[Any]:  # fmt: skip
+        """Record a run and return a handle on it. Once this returns, the run exists whatever happens.
+
+        A repeat with the same id, workflow and arguments returns the same run, also after it has ended.
+
+        Args:
+            workflow: workflow function, or its name.
+            *args: arguments of the workflow.
+            id: id of the run; a new one by default.
+            queue: queue to put it on.
+            priority: higher is sooner.
+            delay: earliest time to begin, from now.
+            version: version to run; the registered one by default.
+            timeout: time limit of the whole run, from now.
+            tags: text to text, to list runs by.
+            **kwargs: arguments of the workflow.
+
+        Raises:
+            UsageError: wrong arguments or options; nothing is stored.
+            CodecError: an argument cannot be stored; names it, with path and type.
+            IdConflict: the id belongs to another start.
+            StoreError: the database cannot be used.
+        """
+        connection = self.connection
+        name, definition = self._resolve(workflow)
+        worker = self._worker
+        own = worker is not None and worker.has_room and definition is not None and queue in self._settings.queues
+        create = prepare(
+            connection, name, definition, args, kwargs, id=id, queue=queue, priority=priority, delay=delay,
+            version=version, timeout=timeout, tags=tags, claim_for=worker if own else None,
+        )  # fmt: skip
+        if own and create.row.owner is not None:
+            outcome = await cast("Worker", worker).create(create)
+        else:
+            outcome = await connection.write(create)
+            if worker is not None and isinstance(outcome, Committed):
+                worker.want_claim()
+        check_existing(create, outcome)
+        return Run(self, create.row.id)
+
+    async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
+        """Start a run (see `start` for the options) and wait for its result."""
+        handle: Run[Any] = await self.start(workflow, *args, **options)
+        return await handle.result()
+
+    def get(self, run_id: str) -> Run[Any]:
+        """Return a handle on a run by its id, without looking whether it exists."""
+        return Run(self, run_id)
+
+    async def list(
+        self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
+        queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
+        until: datetime | None = None, limit: int | None = None, cursor: str | None = None,
+    ) -> AsyncIterator[RunInfo]:  # fmt: skip
+        """Iterate over the runs that match, newest first.
+
+        Args:
+            status: one state or several.
+            workflow: workflow or its name.
+            version: version of the workflow.
+            queue: name of the queue.
+            tag: tags that the run must have.
+            since: created at or after this time.
+            until: created before this time.
+            limit: at most so many.
+            cursor: id of the run after which to go on.
+        """
+        query = await reading.build_filter(
+            self.connection, status=status, workflow=workflow, version=version, queue=queue, tag=tag, since=since,
+            until=until, cursor=cursor,
+        )  # fmt: skip
+        async for info in reading.pages(self.connection, query, limit):
+            yield info
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Ask a run to stop; see `Run.cancel`."""
+        done = await acting.cancel(self.connection, run_id, actor=actor, reason=reason)
+        if self._worker is not None:
+            self._worker.message_sent(run_id)
+        return done
+
+    async def retry(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> str:
+        """Let a failed or parked run go on; completed steps keep their results. Returns what was done, in one line.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UsageError: the run is neither failed nor parked.
+        """
+        told = await acting.retry(self.connection, run_id, actor=actor, reason=reason)
+        if self._worker is not None:
+            self._worker.want_claim()
+        return told
+
+    async def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Delete a finished run's history; its id stays taken.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UsageError: the run has not ended.
+        """
+        await acting.purge(self.connection, run_id, actor=actor, reason=reason)
+
+    async def await_result(self, run_id: str) -> Any:
+        """Wait for a run's end; see `Run.result`."""
+        connection = self.connection
+        while True:
+            local = None if self._worker is None else self._worker.host.runs.get(run_id)
+            if local is not None:
+                last = await connection.waiters.wait(run_id)
+                if last is None:
+                    continue
+                return outcome_of(local.row, last, connection.codec, local.definition)
+            waiting = asyncio.ensure_future(connection.waiters.wait(run_id))
+            try:
+                await asyncio.sleep(0)
+                row = await reading.find(connection, run_id)
+                if isinstance(row, Tombstone):
+                    raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
+                if Status(row.status).is_terminal or row.status == Status.PARKED:
+                    last = (await connection.read(connection.store.load, run_id, -1))[-1]
+                else:
+                    last = await self._until_told(waiting)
+                    if last is None:
+                        continue
+            finally:
+                waiting.cancel()
+            definition = self._workflows.get(row.workflow)
+            return outcome_of(row, last, connection.codec, definition)
+
+    async def _until_told(self, waiting: asyncio.Future[Any]) -> Any:
+        """Wait for the word of this process's worker, or for the time to look again."""
+        store, pause = self.connection.store, 0.01
+        seen = store.change_count()
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=pause)
+            if waiting.done():
+                break
+            if store.change_count() != seen or pause >= self._settings.poll_us / 1_000_000:
+                return None
+            pause = min(pause * 1.5, self._settings.poll_us / 1_000_000)
+        return waiting.result()
+
+    def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
+        if isinstance(workflow, Workflow):
+            known = self._workflows.get(workflow.name)
+            if known is None:
+                self._workflows.admit(workflow.definition)
+            elif known is not workflow.definition:
+                message = f"another workflow is registered under the name {workflow.name!r}"
+                raise UsageError(message)
+            return workflow.name, workflow.definition
+        if not isinstance(workflow, str) or not workflow:
+            message = f"start() takes a workflow or its name, not {workflow!r}"
+            raise UsageError(message, hint="decorate the function with @perdure.workflow")
+        definition = self._workflows.get(workflow)
+        if definition is None and self._workflows:
+            known_names = ", ".join(sorted(self._workflows))
+            message = f"no workflow is named {workflow!r} here; there are: {known_names}"
+            raise UsageError(message)
+        return workflow, definition

@@ -1,0 +1,254 @@
+"""What can be read about runs, decoded for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.codec.exception import read_failure
+from perdure.errors import CodecError, RunNotFound, UsageError
+from perdure.model.event import Event as Row
+from perdure.model.filter import RunFilter
+from perdure.model.run import RunRow, Tombstone
+from perdure.model.status import EventType, Status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from perdure.codec.base import Codec
+    from perdure.runtime.connection import Connection
+
+_FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
+
+
+def moment(microseconds: int) -> datetime:
+    """Return a stored time as an aware UTC datetime."""
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run as listings show it.
+
+    Attributes:
+        id: id of the run.
+        workflow: name of its workflow.
+        version: version it is recorded with.
+        status: where it stands.
+        queue: queue it was started on.
+        priority: higher is sooner.
+        tags: tags given at the start.
+        detail: one line: why it is parked, how it failed.
+        owner: worker that owns it, if one does.
+        epoch: how often it was claimed.
+        wake_at: when a worker may next take it up, if it waits for a time.
+        created_at: when it was recorded.
+        updated_at: when its state last changed.
+        purged: its history is gone; only the id is still taken.
+    """
+
+    id: str
+    workflow: str
+    version: str
+    status: Status
+    queue: str = "default"
+    priority: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
+    detail: str | None = None
+    owner: str | None = None
+    epoch: int = 0
+    wake_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+    purged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a run's log.
+
+    Attributes:
+        run_id: id of the run.
+        seq: place in the log, from 1.
+        type: what happened, such as ``step_completed``.
+        at: when, by the database's clock (UTC).
+        epoch: ownership epoch.
+        worker: worker that recorded it; None for events from outside.
+        version: version of the workflow it was recorded under.
+        op: id of the operation, such as ``4.1``.
+        kind: kind of the operation: step, timer, checkpoint, value.
+        name: name of the operation.
+        attempt: number of the attempt, 0 where there are none.
+        state: ``before>after`` where the run's state changed.
+        input: arguments by name, if recorded.
+        result: result or value, if the event has one.
+        error: error text, if the event tells of one.
+        detail: facts of the engine: actor, reason, wake_at, ...
+    """
+
+    run_id: str
+    seq: int
+    type: str
+    at: datetime
+    epoch: int
+    worker: str | None
+    version: str
+    op: str | None
+    kind: str | None
+    name: str | None
+    attempt: int
+    state: str | None
+    input: Any
+    result: Any
+    error: str | None
+    detail: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Unique id of the event: run id and place in the log."""
+        return f"{self.run_id}:{self.seq}"
+
+
+def to_info(row: RunRow | Tombstone) -> RunInfo:
+    """Return a stored row as people see it."""
+    if isinstance(row, Tombstone):
+        at = moment(row.purged_at)
+        return RunInfo(
+            id=row.run_id, workflow=row.workflow, version="", status=Status(row.status), detail="purged",
+            created_at=at, updated_at=at, purged=True,
+        )  # fmt: skip
+    return RunInfo(
+        id=row.id, workflow=row.workflow, version=row.workflow_version, status=Status(row.status), queue=row.queue,
+        priority=row.priority, tags=msgspec.json.decode(row.tags) if row.tags else {}, detail=row.detail,
+        owner=row.owner, epoch=row.epoch, wake_at=None if row.wake_at is None else moment(row.wake_at),
+        created_at=moment(row.created_at), updated_at=moment(row.updated_at),
+    )  # fmt: skip
+
+
+async def find(connection: Connection, run_id: str) -> RunRow | Tombstone:
+    """Return a run or what a purge left of it. Raises `RunNotFound`."""
+    row: RunRow | Tombstone | None = await connection.read(connection.store.get, run_id)
+    if row is None:
+        raise RunNotFound(run_id)
+    return row
+
+
+async def run_info(connection: Connection, run_id: str) -> RunInfo:
+    """Return what a listing shows of a run. Raises `RunNotFound`."""
+    return to_info(await find(connection, run_id))
+
+
+async def history(connection: Connection, run_id: str) -> list[Event]:
+    """Return a run's log, decoded. Raises `RunNotFound`."""
+    row = await find(connection, run_id)
+    if isinstance(row, Tombstone):
+        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+    rows = await connection.read(connection.store.load, run_id)
+    return list(decode_log(rows, row.workflow_version, connection.codec))
+
+
+async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
+    """Return the last published value of a name. Raises `RunNotFound`."""
+    await find(connection, run_id)
+    rows: list[Row] = await connection.read(connection.store.load, run_id)
+    for row in reversed(rows):
+        if row.type == EventType.VALUE_PUBLISHED and row.name == name:
+            return connection.codec.decode(row.payload or b"null")
+    return default
+
+
+def decode_log(rows: Iterable[Row], version: str, codec: Codec) -> Iterable[Event]:
+    """Decode stored events; what cannot be decoded is said, never raised."""
+    worker: str | None = None
+    for row in rows:
+        detail = msgspec.json.decode(row.detail) if row.detail else {}
+        outside = "actor" in detail or row.type == EventType.RUN_STARTED
+        if row.type in (EventType.RUN_CLAIMED, EventType.RUN_PARKED) and "worker" in detail:
+            worker = detail["worker"]
+            version = detail.get("version", version)
+        failed = row.type in _FAILURES
+        yield Event(
+            run_id=row.run_id, seq=row.seq, type=row.type, at=moment(row.at), epoch=row.epoch,
+            worker=None if outside else worker, version=version, op=row.op, kind=row.kind, name=row.name,
+            attempt=row.attempt, state=row.state, input=_show(row.input, codec),
+            result=None if failed else _show(row.payload, codec),
+            error=_show_error(row.payload, codec) if failed else None, detail=detail,
+        )  # fmt: skip
+
+
+def _show(data: bytes | None, codec: Codec) -> Any:
+    if data is None:
+        return None
+    try:
+        return codec.decode(data)
+    except CodecError as error:
+        return f"<{error}>"
+
+
+def _show_error(data: bytes | None, codec: Codec) -> str | None:
+    if data is None:
+        return None
+    try:
+        failure = read_failure(data, codec)
+    except CodecError as error:
+        return f"<{error}>"
+    return f"{failure.type_name}: {failure.message}"
+
+
+PAGE = 200
+
+
+async def build_filter(
+    connection: Connection, *, status: str | Iterable[str] | None, workflow: Any, version: str | None,
+    queue: str | None, tag: Mapping[str, str] | None, since: datetime | None, until: datetime | None,
+    cursor: str | None,
+) -> RunFilter:  # fmt: skip
+    """Return the stored form of a listing's conditions.
+
+    Raises:
+        UsageError: an unknown state, a time without a zone, or a cursor that is no run.
+    """
+    names = [status] if isinstance(status, str) else list(status or ())
+    try:
+        statuses = tuple(Status(name).value for name in names)
+    except ValueError:
+        known = ", ".join(Status)
+        message = f"there is no status {names!r}; there are {known}"
+        raise UsageError(message) from None
+    before = None
+    if cursor is not None:
+        row = await connection.read(connection.store.get, cursor)
+        if not isinstance(row, RunRow):
+            message = f"the cursor {cursor!r} is not the id of a run"
+            raise UsageError(message)
+        before = (row.created_at, row.id)
+    return RunFilter(
+        statuses=statuses, workflow=getattr(workflow, "name", workflow), version=version, queue=queue,
+        tags=tuple(sorted((tag or {}).items())), since=_stored(since), until=_stored(until), before=before, limit=PAGE,
+    )  # fmt: skip
+
+
+def _stored(at: datetime | None) -> int | None:
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        message = f"the time {at.isoformat()} needs a time zone"
+        raise UsageError(message, hint="use datetime.now(UTC), or .astimezone()")
+    return round(at.timestamp() * 1_000_000)
+
+
+async def pages(connection: Connection, query: RunFilter, limit: int | None) -> AsyncIterator[RunInfo]:
+    """Iterate over a listing, a page at a time."""
+    left = limit
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        rows: list[RunRow] = await connection.read(connection.store.list, query._replace(limit=size))
+        for row in rows:
+            yield to_info(row)
+        if len(rows) < size:
+            return
+        left = None if left is None else left - len(rows)
+        query = query._replace(before=(rows[-1].created_at, rows[-1].id))

@@ -1,0 +1,72 @@
+"""Settings as users give them, checked as a whole before anything is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import InvalidValue, UsageError
+from perdure.kernel.definition import check_name
+from perdure.model.duration import Duration, microseconds
+from perdure.runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DURATIONS = {"poll": "poll_us", "hint": "hint_us", "evict_after": "evict_after_us", "ahead": "ahead_us"}
+_COUNTS = {"threads", "max_deaths", "ahead_results"}
+_DAY_US = 86_400_000_000
+
+
+def build_settings(
+    *, queues: Iterable[str], concurrency: int, lease: Duration, grace: Duration, **options: Any
+) -> Settings:
+    """Return checked settings.
+
+    Raises:
+        UsageError: an unknown option, a value out of range, or two values that contradict each other; names both.
+    """
+    if isinstance(queues, str):
+        message = f"queues must be a list of names, not the text {queues!r}"
+        raise InvalidValue(message)
+    values: dict[str, Any] = {
+        "queues": tuple(check_name(queue, "a queue's name") for queue in queues),
+        "concurrency": _count("concurrency", concurrency),
+        "lease_us": _span("lease", lease, 300_000, _DAY_US),
+        "grace_us": _span("grace", grace, 0, _DAY_US),
+    }
+    for name, value in options.items():
+        if name in _DURATIONS:
+            values[_DURATIONS[name]] = _span(name, value, 1_000, _DAY_US)
+        elif name in _COUNTS:
+            values[name] = _count(name, value)
+        elif name == "max_bytes":
+            values[name] = None if value is None else _count(name, value)
+        else:
+            known = ", ".join(sorted({*_DURATIONS, *_COUNTS, "max_bytes", "name", "codecs"}))
+            message = f"there is no setting {name!r}; there are {known}"
+            raise UsageError(message)
+    if not values["queues"]:
+        message = "queues must name at least one queue"
+        raise InvalidValue(message)
+    settings = Settings(**values)
+    if settings.poll_us < settings.hint_us:
+        settings = Settings(**{**values, "hint_us": settings.poll_us})
+    if settings.poll_us >= settings.lease_us:
+        message = f"poll ({settings.poll_us / 1e6:g} s) must be shorter than lease ({settings.lease_us / 1e6:g} s)"
+        raise InvalidValue(message)
+    return settings
+
+
+def _count(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value <= 2**40:
+        message = f"{name} must be a whole number of at least 1, not {value!r}"
+        raise InvalidValue(message)
+    return value
+
+
+def _span(name: str, value: Duration, least_us: int, most_us: int) -> int:
+    span = microseconds(value, name)
+    if not least_us <= span <= most_us:
+        message = f"{name} must be between {least_us / 1e6:g} and {most_us / 1e6:g} seconds, not {value!r}"
+        raise InvalidValue(message)
+    return span

@@ -1,0 +1,127 @@
+"""Starting runs: checks everything before the first write, and makes a repeat of a start change nothing."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.codec.signature import digest, encode_call
+from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError, VersionError
+from perdure.kernel.definition import check_name
+from perdure.model.duration import microseconds
+from perdure.model.event import EMPTY_TAIL, Draft, seal
+from perdure.model.run import RunRow, Tombstone
+from perdure.model.status import EventType, Status
+from perdure.model.write import Create, Existing, Failed
+from perdure.runtime.ids import uuid7
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.codec.base import Codec
+    from perdure.kernel.definition import WorkflowDefinition
+    from perdure.model.duration import Duration
+    from perdure.model.write import Outcome
+    from perdure.runtime.connection import Connection
+    from perdure.runtime.worker import Worker
+
+_PRIORITY = 2**31
+_PENDING = f">{Status.PENDING}"
+_RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
+
+
+def encode_input(
+    name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...], kwargs: dict[str, Any], codec: Codec
+) -> bytes:
+    """Return the stored form of a start's arguments.
+
+    Raises:
+        UsageError: the function would refuse them; or positional ones for a workflow this process does not have.
+        CodecError: one cannot be stored; says which, where and why.
+    """
+    if definition is not None:
+        return encode_call(definition.signature, args, kwargs, codec, label=f"start({name})")
+    if args:
+        message = f"start({name!r}): the workflow is not registered here, so arguments must be given by name"
+        raise UsageError(message)
+    try:
+        return codec.encode(kwargs)
+    except CodecError as error:
+        error.args = (f"start({name}): {error.text}",)
+        raise
+
+
+def start_digest(workflow: str, given: bytes, codec: Codec) -> int:
+    """Return what two starts of one id must have in common to be the same start."""
+    data = b"%s\x00%d" % (workflow.encode(), digest(given, codec))
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
+
+
+def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Return tags as sorted pairs. Raises `UsageError`."""
+    if not tags:
+        return ()
+    for key, value in tags.items():
+        check_name(key, "a tag's name")
+        check_name(value, f"the value of tag {key!r}")
+    return tuple(sorted(tags.items()))
+
+
+def prepare(
+    connection: Connection, name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...],
+    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,  # noqa: A002
+    version: str | None, timeout: Duration | None, tags: Mapping[str, str] | None, claim_for: Worker | None,
+) -> Create:  # fmt: skip
+    """Return the write that records a run, claimed for ``claim_for`` at once if given.
+
+    Raises:
+        UsageError: an option has a wrong value.
+        CodecError: an argument cannot be stored.
+    """
+    run_id = uuid7() if id is None else check_name(id, "a run id")
+    check_name(queue, "a queue's name")
+    if type(priority) is not int or not -_PRIORITY <= priority < _PRIORITY:
+        message = f"priority must be a whole number of 32 bits, not {priority!r}"
+        raise InvalidValue(message)
+    bound = "0.0.0" if definition is None else definition.version
+    if version is not None and version != bound:
+        message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
+        raise VersionError(message)
+    given = encode_input(name, definition, args, kwargs, connection.codec)
+    pairs = check_tags(tags)
+    now = connection.store.now()
+    wake_at = now + (0 if delay is None else microseconds(delay, "delay"))
+    deadline = None if timeout is None else now + microseconds(timeout, "timeout")
+    started = Draft(EventType.RUN_STARTED, now, state=_PENDING, input=given)
+    drafts, status, owner, epoch = (started,), Status.PENDING, None, 0
+    if claim_for is not None and wake_at <= now:
+        drafts = (started, claim_for.claim_draft(now, bound))
+        status, owner, epoch = Status.RUNNING, claim_for.id, 1
+    row = RunRow(
+        run_id, name, bound, status.value, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
+        start_digest(name, given, connection.codec), msgspec.json.encode(dict(pairs)).decode() if pairs else None, None,
+        now, now,
+    )  # fmt: skip
+    return Create(row, seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take()), id is None, pairs)
+
+
+def check_existing(create: Create, outcome: Outcome) -> None:
+    """Accept a repeat of the same start; refuse another start under the same id.
+
+    Raises:
+        IdConflict: the id belongs to a run of another workflow, or with another input.
+    """
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    if not isinstance(outcome, Existing):
+        return
+    found: RunRow | Tombstone = outcome.row
+    row = create.row
+    if found.workflow != row.workflow:
+        message = f"run id {row.id!r} belongs to a run of workflow {found.workflow!r}, not {row.workflow!r}"
+        raise IdConflict(row.id, message)
+    if found.input_digest != row.input_digest:
+        message = f"run id {row.id!r} belongs to a run of {row.workflow!r} with another input"
+        raise IdConflict(row.id, message)

@@ -1,0 +1,53 @@
+"""``perdure list``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli import options
+from perdure.cli.output import print_json, print_table
+from perdure.cli.session import read
+from perdure.model.status import Status
+
+if TYPE_CHECKING:
+    from perdure.api.engine import Engine
+    from perdure.api.reading import RunInfo
+
+
+@click.command("list")
+@options.database
+@click.option("--status", multiple=True, type=click.Choice(list(Status)), help="State; may be repeated.")
+@click.option("--workflow", metavar="NAME", help="Name of the workflow.")
+@click.option("--version", metavar="V", help="Version of the workflow.")
+@click.option("--queue", metavar="NAME", help="Queue.")
+@click.option("--tag", multiple=True, type=options.PAIR, help="Tag the run must have; may be repeated.")
+@click.option("--since", type=options.MOMENT, help="Recorded at or after; a time, or a span back from now.")
+@click.option("--until", type=options.MOMENT, help="Recorded before.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")
+@click.option("--cursor", metavar="ID", help="Go on after this run.")
+@options.as_json
+def command(
+    *, db: str, status: tuple[str, ...], workflow: str | None, version: str | None, queue: str | None,
+    tag: tuple[tuple[str, str], ...], as_json: bool, **rest: Any,
+) -> None:  # fmt: skip
+    """List runs, newest first. With --json one object per line."""
+
+    async def work(engine: Engine) -> list[RunInfo]:
+        found = engine.list(
+            status=status or None, workflow=workflow, version=version, queue=queue, tag=dict(tag), **rest
+        )
+        return [info async for info in found]
+
+    runs = read(db, work)
+    if as_json:
+        for info in runs:
+            print_json(info)
+        return
+    print_table(
+        ("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"),
+        [(run.id, run.workflow, run.status, run.queue, run.created_at, run.tags, run.detail or "") for run in runs],
+    )
+    if len(runs) == rest["limit"]:
+        click.echo(f"more: perdure list ... --cursor {runs[-1].id}", err=True)

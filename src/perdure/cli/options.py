@@ -1,0 +1,91 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from perdure.errors import InvalidValue
+from perdure.model.duration import microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]
+    """A span of time, kept as the text it was given as."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check a span; a plain number counts as seconds."""
+        with suppress(ValueError):
+            value = float(value)
+        try:
+            microseconds(value, "")
+        except InvalidValue as error:
+            self.fail(str(error).removeprefix(" "), param, ctx)
+        return value
+
+
+class PairType(click.ParamType):  # type: ignore[type-arg]
+    """``name=value``."""
+
+    name = "k=v"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Split at the first equals sign."""
+        if isinstance(value, tuple):
+            return value
+        name, sign, rest = value.partition("=")
+        if not name or not sign:
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return name, rest
+
+
+class MomentType(click.ParamType):  # type: ignore[type-arg]
+    """A point in time: ISO 8601 (UTC where no zone is given), or a span such as ``2h`` that counts back from now."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return an aware time."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        try:
+            return datetime.now(UTC) - timedelta(microseconds=microseconds(value, "time"))
+        except (InvalidValue, OverflowError):
+            self.fail(f"{value!r} is neither a time such as 2026-05-01T12:00 nor a span such as 2h", param, ctx)
+
+
+DURATION, PAIR, MOMENT = DurationType(), PairType(), MomentType()
+
+
+def database(command: F) -> F:
+    """Add ``--db``."""
+    return click.option(
+        "--db", metavar="URL", envvar="PERDURE_DB", default="sqlite:///perdure.db", show_default=True, show_envvar=True,
+        help="Database.",
+    )(command)  # fmt: skip
+
+
+def as_json(command: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
+
+
+def acting(command: F) -> F:
+    """Add ``--actor`` and ``--reason``."""
+    command = click.option("--reason", help="Why; kept in the log.")(command)
+    return click.option("--actor", help="Who acts; kept in the log. The system user by default.")(command)

@@ -1,0 +1,85 @@
+"""The worker's lease: one row, one heartbeat, whatever the load.
+
+The heartbeat has its own thread, so neither a busy loop nor user code can starve it. The owner's own deadline counts
+from *sending* the last confirmed heartbeat, on a clock that no adjustment moves and that runs on while the machine
+sleeps, and ends a tenth early. Past it nothing new is started until a heartbeat succeeds; nothing is dropped for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from perdure.errors import StoreError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from perdure.model.run import Heartbeat
+    from perdure.store.base import Store
+
+logger = logging.getLogger("perdure.worker")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def boot_time() -> float:
+    """Return seconds on a clock that includes suspend where the platform has one."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+class Lease:
+    """Keeps a worker alive in the database."""
+
+    def __init__(self, store: Store, worker_id: str, lease_us: int) -> None:
+        self._store = store
+        self._worker_id = worker_id
+        self._lease_us = lease_us
+        self._deadline = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.lost = False
+
+    def holds(self) -> bool:
+        """Whether effects may be started now."""
+        return boot_time() < self._deadline and not self.lost
+
+    def granted(self, sent: float) -> None:
+        """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
+        self._deadline = sent + self._lease_us * 0.9 / 1_000_000
+
+    def start(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
+        """Begin to beat; ``beaten`` is called on ``loop`` after each answer."""
+        self._thread = threading.Thread(target=self._run, args=(loop, beaten), name="perdure-lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop beating."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
+        interval = self._lease_us / 3_000_000
+        pause = interval
+        while not self._stop.wait(pause):
+            sent = boot_time()
+            try:
+                answer = self._store.heartbeat(self._worker_id, self._lease_us)
+            except StoreError as error:
+                logger.debug("heartbeat failed: %s", error)
+                pause = min(interval, 0.2)
+                continue
+            pause = interval
+            if answer.alive:
+                self.granted(sent)
+            else:
+                self.lost = True
+            try:
+                loop.call_soon_threadsafe(beaten, answer)
+            except RuntimeError:
+                return  # the loop is closed
+            if self.lost:
+                return

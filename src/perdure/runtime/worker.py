@@ -1,0 +1,268 @@
+"""A worker: claims due runs, executes them, keeps its lease, and stops in good order.
+
+Its id is unique per process start. It takes only runs whose code it has. The periodic work has a file of its own per
+service in `perdure.runtime.services`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.errors import StoreError
+from perdure.model.claim import Claimant, Claimed, ClaimRequest, decide
+from perdure.model.event import Draft, tail_of
+from perdure.model.run import WorkerRow
+from perdure.model.status import EventType, Status
+from perdure.model.write import Committed
+from perdure.runtime.ids import uuid7
+from perdure.runtime.lease import Lease, boot_time
+from perdure.runtime.resident import ResidentRun
+from perdure.runtime.services.eviction import Eviction
+from perdure.runtime.services.poll import Poll
+from perdure.runtime.services.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.model.event import Event
+    from perdure.model.run import Heartbeat, RunRow
+    from perdure.model.write import Create, Outcome
+    from perdure.runtime.host import Host
+    from perdure.runtime.service import Service
+
+logger = logging.getLogger("perdure.worker")
+CLAIM_BATCH = 50
+
+
+class Worker:
+    """See the module. All methods run on the engine's event loop."""
+
+    def __init__(self, host: Host, name: str | None = None) -> None:
+        self.host = host
+        self.id = uuid7()
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.lease = Lease(host.store, self.id, host.settings.lease_us)
+        self.running = False
+        self.stopping = False
+        self.lost: asyncio.Event = asyncio.Event()
+        """Set when the database no longer counts this worker among the living."""
+        self._claimant = Claimant(self.id, host.python, host.settings.max_deaths)
+        self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
+        self._claim_wanted = False
+        self._claiming: asyncio.Task[None] | None = None
+        self._alone: list[Claimed] = []
+        """Runs their last workers died of; executed when nothing else is here."""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Register, begin to beat, and begin to claim."""
+        host = self.host
+        now = host.store.now()
+        row = WorkerRow(
+            self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
+            msgspec.json.encode(host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+        )  # fmt: skip
+        sent = boot_time()
+        await host.reader.call(host.loop, host.store.register, row)
+        self.lease.granted(sent)
+        host.lease = self.lease
+        host.on_room = self.want_claim
+        self.lease.start(host.loop, self._beaten)
+        self.running = True
+        for service in self._services:
+            service.start()
+        self.want_claim()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop claiming, let steps in flight finish within ``grace_s``, hand the rest back, say good-bye."""
+        if not self.running:
+            return
+        self.running, self.stopping = False, True
+        for service in self._services:
+            await service.stop()
+        if self._claiming is not None:
+            await asyncio.gather(self._claiming, return_exceptions=True)
+        await self._drain(grace_s)
+        for run in list(self.host.runs.values()):
+            run.hand_back("the worker stops")
+        deadline = boot_time() + 5
+        while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
+            await asyncio.sleep(0.005)
+        await self._say_goodbye()
+
+    async def _drain(self, grace_s: float) -> None:
+        """Wait for steps in flight; runs without any are handed back at once."""
+        deadline = boot_time() + grace_s
+        while boot_time() < deadline and self.host.writer.crash is None and not self.lost.is_set():
+            for run in list(self.host.runs.values()):
+                run.stop_starting()
+            if not self.host.runs:
+                return
+            await asyncio.sleep(0.01)
+
+    async def _say_goodbye(self) -> None:
+        self.lease.stop()
+        if self.lease.lost or self.host.writer.crash is not None:
+            return
+        try:
+            await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
+        except StoreError as error:
+            logger.warning("could not say good-bye, the lease will run out: %s", error)
+
+    # -- taking runs ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another run may become active here now."""
+        return self.running and not self._alone and self.host.free > 0 and self.lease.holds()
+
+    def claim_draft(self, now: int, version: str) -> Draft:
+        """Return the event by which this worker claims a run in the transaction that creates it."""
+        detail = msgspec.json.encode({"worker": self.id, "version": version, "python": self.host.python})
+        return Draft(EventType.RUN_CLAIMED, now, state=f"{Status.PENDING}>{Status.RUNNING}", detail=detail)
+
+    def create(self, create: Create) -> asyncio.Future[Outcome]:
+        """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
+        future: asyncio.Future[Outcome] = self.host.loop.create_future()
+        self.host.reserved += 1
+        self.host.writer.submit(create, _Adoption(self, future))
+        return future
+
+    def adopt(self, create: Create) -> None:
+        """Execute a run this worker has just created and claimed."""
+        self._reside(create.row, 1, create.events)
+
+    def message_sent(self, run_id: str) -> None:
+        """Look at a run's inbox now, if it is here; else look for runs to claim."""
+        run = self.host.runs.get(run_id)
+        if run is not None:
+            run.look_at_inbox()
+        else:
+            self.want_claim()
+
+    def want_claim(self) -> None:
+        """Look for due runs soon."""
+        self._claim_wanted = True
+        if self._claiming is None and self.running:
+            self._claiming = self.host.loop.create_task(self._claim_while_wanted())
+
+    async def _claim_while_wanted(self) -> None:
+        try:
+            while self._claim_wanted and self.running:
+                self._claim_wanted = False
+                if self._alone:
+                    await self._execute_alone()
+                elif self.host.free > 0 and self.lease.holds():
+                    await self._claim()
+        except StoreError as error:
+            logger.debug("cannot claim now: %s", error)
+        finally:
+            self._claiming = None
+
+    async def _claim(self) -> None:
+        host = self.host
+        limit = min(host.free, CLAIM_BATCH)
+        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit)
+        claims: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, self._decide)
+        for claimed in claims:
+            if claimed.parked:
+                logger.error("run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail)
+                host.waiters.tell(claimed.row.id, claimed.append.events[-1])
+            elif claimed.deaths and claimed.deaths >= host.settings.max_deaths - 1:
+                self._alone.append(claimed)
+            else:
+                await self._take(claimed)
+        if len(claims) == limit or self._alone:
+            self._claim_wanted = True
+
+    def _decide(self, row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
+        return decide(row, recent, self._claimant, now, self.host.commit_ids.take())
+
+    async def _take(self, claimed: Claimed) -> None:
+        recent = claimed.recent
+        if recent and recent[0].seq == 1:
+            history: Sequence[Event] = recent
+        else:
+            try:
+                history = await self.host.reader.call(self.host.loop, self.host.store.load, claimed.row.id)
+            except StoreError as error:
+                # It stays ours in the database: hand it over by letting the claim count as a restart.
+                logger.warning("cannot read run %s, trying again: %s", claimed.row.id, error)
+                self.host.loop.call_later(0.5, self._take_later, claimed)
+                return
+            history = [event for event in history if event.seq < claimed.append.events[0].seq]
+        if not self.lease.lost:
+            self._reside(claimed.row, claimed.append.change.epoch, [*history, *claimed.append.events])  # type: ignore[union-attr]
+
+    def _take_later(self, claimed: Claimed) -> None:
+        if self.running:
+            self.host.loop.create_task(self._take(claimed))
+
+    def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
+        run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
+        self.host.runs[run.id] = run
+        run.begin(events)
+        if self.stopping:
+            run.hand_back("the worker stops")
+
+    async def _execute_alone(self) -> None:
+        """Execute the runs that kill workers one by one, with nothing else here they could harm."""
+        for run in list(self.host.idle.values()):
+            run[0].evict()
+        if self.host.runs:
+            return  # `on_room` comes back here when the last of them has left
+        claimed = self._alone.pop(0)
+        await self._take(claimed)
+        while claimed.row.id in self.host.runs and self.running and claimed.row.id not in self.host.idle:
+            await asyncio.sleep(0.01)
+        self._claim_wanted = True
+
+    # -- what the heartbeat says ---------------------------------------------------------------------------------
+
+    def _beaten(self, answer: Heartbeat) -> None:
+        if not answer.alive:
+            logger.error("worker %s was declared dead: dropping %d runs", self.name, len(self.host.runs))
+            for run in list(self.host.runs.values()):
+                run.drop("this worker was declared dead")
+            self.running = False
+            self.lost.set()
+            return
+        self.host.lease_extended()
+        self.check_owned(answer.owned)
+
+    def check_owned(self, owned: dict[str, tuple[int, int]]) -> None:
+        """Compare what the database says this worker owns with what is here."""
+        for run_id, (epoch, inbox_n) in owned.items():
+            run = self.host.runs.get(run_id)
+            if run is not None and run.recorder.epoch == epoch and inbox_n > run.inbox_seen:
+                run.look_at_inbox()
+        for run in list(self.host.runs.values()):
+            here = owned.get(run.id)
+            if run.settled_in and (here is None or here[0] != run.recorder.epoch) and not run.leaving:
+                run.drop("the database says it moved on")
+            run.settled_in = True
+
+
+class _Adoption:
+    """Waits for the record of a run that its creator executes."""
+
+    __slots__ = ("future", "worker")
+
+    def __init__(self, worker: Worker, future: asyncio.Future[Outcome]) -> None:
+        self.worker = worker
+        self.future = future
+
+    def settled(self, write: Create, outcome: Outcome) -> None:
+        """Begin to execute, then tell the caller of the start."""
+        self.worker.host.reserved -= 1
+        if not self.future.done():
+            self.future.set_result(outcome)
+        if type(outcome) is Committed:
+            self.worker.adopt(write)
