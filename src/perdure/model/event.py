@@ -112,7 +112,22 @@ def seal(run_id: str, tail: Tail, drafts: Iterable[Draft], epoch: int, commit_id
         kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
         events.append(
             Event(
-                run_id, seq, kind, op, okind, name, attempt, last, epoch, commit_id, state, digest, detail, given, payload, chain
+                run_id,
+                seq,
+                kind,
+                op,
+                okind,
+                name,
+                attempt,
+                last,
+                epoch,
+                commit_id,
+                state,
+                digest,
+                detail,
+                given,
+                payload,
+                chain,
             )
         )
     return tuple(events)
