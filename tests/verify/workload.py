@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import perdure
 
@@ -66,10 +67,8 @@ async def fill(url: str) -> None:
         BROKEN["charge"] = True
         for run_id in ("failed", "reopened"):
             run = await engine.start(payment, run_id, id=run_id)
-            try:
+            with suppress(perdure.RunFailed):
                 await run.result()
-            except ValueError:
-                pass
         BROKEN["charge"] = False
         await engine.retry("reopened", actor="test", reason="mended")
         await engine.get("reopened").result()
@@ -79,7 +78,5 @@ async def fill(url: str) -> None:
         while await engine.get("waiting").status() != "waiting":
             await asyncio.sleep(0.01)
         await nap_run.cancel(actor="test", reason="enough")
-        try:
+        with suppress(perdure.RunCancelled):
             await nap_run.result()
-        except perdure.RunCancelled:
-            pass

@@ -57,7 +57,9 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
         begun = row.epoch > 0 and row.status == Status.PENDING
         if row.status in _UNBEGUN and not begun:
             # Its body is not running and need not run for this: no worker is needed.
-            if isinstance(await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed):
+            if isinstance(
+                await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed
+            ):
                 return True
             continue
         outcome = await connection.write(Send(Message(run_id, 0, "cancel", connection.store.now(), detail)))

@@ -138,9 +138,7 @@ class Workflow(Generic[P, R]):
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
 def workflow(*, name: str | None = None, version: str = "0.0.0") -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
-def workflow(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "0.0.0"
-) -> Any:
+def workflow(function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "0.0.0") -> Any:
     """Make a function a workflow: its runs are recorded step by step and resume where they stopped.
 
     Args:

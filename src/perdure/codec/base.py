@@ -111,9 +111,7 @@ class Chain:
         max_bytes: The most one value may take, before transforms; None for no limit.
     """
 
-    def __init__(
-        self, codec: Codec, transforms: Sequence[Transform] = (), *, max_bytes: int | None = None
-    ) -> None:
+    def __init__(self, codec: Codec, transforms: Sequence[Transform] = (), *, max_bytes: int | None = None) -> None:
         self.codec = codec
         self.transforms = tuple(transforms)
         self.max_bytes = max_bytes

@@ -36,9 +36,7 @@ class JsonCodec:
         cls = type(value)
         if cls is dict:
             plain = (
-                _STR.issuperset(map(type, value))
-                and PLAIN.issuperset(map(type, value.values()))
-                and TAG not in value
+                _STR.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values())) and TAG not in value
             )
         elif cls is list:
             plain = PLAIN.issuperset(map(type, value))
@@ -85,9 +83,7 @@ def _encode_other(value: Any, annotation: Any) -> bytes:
             reason=refused.reason,
         ) from refused.__cause__
     except RecursionError:
-        raise CodecError(
-            f"cannot store {type(value).__name__}: it is nested too deeply or contains itself"
-        ) from None
+        raise CodecError(f"cannot store {type(value).__name__}: it is nested too deeply or contains itself") from None
 
 
 def _lift(tree: Any, handed: Handed) -> Any:

@@ -51,7 +51,9 @@ class Execution:
 
     is_body = True
 
-    def __init__(self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None) -> None:
+    def __init__(
+        self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
+    ) -> None:
         self.run_id = run_id
         self.codec = codec
         self.steps = steps
@@ -197,8 +199,13 @@ class Execution:
 
     # -- what the runtime calls ----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Create the body's task and run it until it waits for the first time."""
+    def begin(self, at: int = 0) -> None:
+        """Create the body's task and run it until it waits for the first time.
+
+        Args:
+            at: the run's logical time until events are delivered: when it was first claimed.
+        """
+        self.logical_time = at
         context = contextvars.Context()
         context.run(CURRENT.set, self)
         self._root = self.loop.adopt(self._main(), "", context)
@@ -212,7 +219,8 @@ class Execution:
             Diverged: the event answers something the body did not ask for.
             Spinning: the body does not come to rest.
         """
-        self.logical_time = event.at
+        if event.at > self.logical_time:
+            self.logical_time = event.at
         op_id = event.op
         if op_id is None:
             self._run_event(event)
@@ -302,7 +310,9 @@ class Execution:
         return operation
 
     def _warn_digest(self, event: Event) -> None:
-        text = f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        text = (
+            f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        )
         if text not in self.warnings:
             self.warnings.append(text)
             logger.warning("%s; the recorded result is used", text)

@@ -90,7 +90,9 @@ class Attempts:
         attempt = Attempt(operation, number)
         self.running[operation.id] = attempt
         run = self.run
-        scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
+        scope = StepScope(
+            run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number)
+        )
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.policy.durability == "none":
             run.hold_quietly()

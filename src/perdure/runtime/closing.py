@@ -153,4 +153,16 @@ def _without_value(event: Event, failure: bytes) -> Draft:
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
     state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
-    return Draft(kind, event.at, event.op, event.kind, event.name, event.attempt, state, event.digest, event.detail, None, payload)
+    return Draft(
+        kind,
+        event.at,
+        event.op,
+        event.kind,
+        event.name,
+        event.attempt,
+        state,
+        event.digest,
+        event.detail,
+        None,
+        payload,
+    )

@@ -37,7 +37,20 @@ class Listener(Protocol):
 class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
-    __slots__ = ("_append", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_writer", "closed", "epoch", "run_id", "tail")
+    __slots__ = (
+        "_append",
+        "_change",
+        "_consumed",
+        "_durable",
+        "_ids",
+        "_listener",
+        "_queue",
+        "_writer",
+        "closed",
+        "epoch",
+        "run_id",
+        "tail",
+    )
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
         self.run_id = run_id

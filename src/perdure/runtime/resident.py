@@ -92,7 +92,7 @@ class ResidentRun:
 
     def _begin_body(self) -> None:
         self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
-        self.execution.begin()
+        self.execution.begin(self._replayed.began_at)
 
     def drop(self, reason: str) -> None:
         """Lose the run: stop everything for it, record nothing."""

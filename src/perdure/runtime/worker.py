@@ -173,7 +173,9 @@ class Worker:
         claims: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, self._decide)
         for claimed in claims:
             if claimed.parked:
-                logger.error("run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail)
+                logger.error(
+                    "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
+                )
                 host.waiters.tell(claimed.row.id, claimed.append.events[-1])
             elif claimed.deaths and claimed.deaths >= host.settings.max_deaths - 1:
                 self._alone.append(claimed)

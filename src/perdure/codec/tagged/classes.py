@@ -79,4 +79,3 @@ class Handed:
 
 NONE_HANDED = Handed(set())
 """What an absent annotation hands in."""
-

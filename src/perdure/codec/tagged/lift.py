@@ -142,9 +142,7 @@ class Lifting:
             raise Unreadable("the stored value is damaged: its class has no name")
         cls = self._handed.find(name)
         if cls is None:
-            raise Unreadable(
-                f"its class {name} is not known here; import its module or annotate with it", name
-            )
+            raise Unreadable(f"its class {name} is not known here; import its module or annotate with it", name)
         try:
             record = record_of(cls)
         except Unfit as unfit:
@@ -213,9 +211,7 @@ def _zone(node: dict[str, Any]) -> dt.tzinfo | None:
         try:
             return ZoneInfo(zone)
         except (ZoneInfoNotFoundError, OSError) as error:
-            raise Unreadable(
-                f"this machine has no time zone {zone!r}; install the tzdata package"
-            ) from error
+            raise Unreadable(f"this machine has no time zone {zone!r}; install the tzdata package") from error
     seconds, microseconds, *name = zone
     offset = dt.timedelta(seconds=seconds, microseconds=microseconds)
     if name == [None]:

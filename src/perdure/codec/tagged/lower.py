@@ -177,8 +177,7 @@ class Lowering:
             raise Unfit("its __post_init__ would run on reading; annotate the place with the class")
         if not self._handed.can_find(cls):
             raise Unfit(
-                "its class cannot be found by its name;"
-                " define it at the top of a module or annotate the place with it"
+                "its class cannot be found by its name; define it at the top of a module or annotate the place with it"
             )
 
 

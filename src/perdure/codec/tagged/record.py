@@ -87,9 +87,7 @@ class _Dataclass(Record):
         if not self._slots and (attributes is None or attributes.keys() <= fields.keys()):
             return fields, {}
         extra = {
-            name: item
-            for name, item in (attributes or {}).items()
-            if name not in fields and name not in self._cached
+            name: item for name, item in (attributes or {}).items() if name not in fields and name not in self._cached
         }
         extra.update((n, getattr(value, n)) for n in self._slots if hasattr(value, n))
         return fields, extra
