@@ -82,7 +82,8 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
         f"update event_log set payload = x'22' where {DONE} and type = 'step_completed';", None, {"chain"},
     ),
     "an error is moved to the input": (
-        f"update event_log set input = payload, payload = input where {FAILED} and type = 'step_failed';", None, {"chain"},
+        f"update event_log set input = payload, payload = input where {FAILED} and type = 'step_failed';",
+        None, {"chain"},
     ),
     "a detail is no JSON": (
         f"update event_log set detail = x'ff' where {DONE} and type = 'run_completed';", "done", {"detail"},
@@ -92,16 +93,16 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
     ),
     "the row is older than its log": ("update run set created_at = created_at - 1 where id = 'done';", None, {"time"}),
     "a write of an old owner": (
-        f"update event_log set epoch = 1 where {CANCELLED} and type = 'timer_fired' or {CANCELLED} and"
-        " type = 'cancel_requested';", "cancelled", {"epoch"},
+        (f"update event_log set epoch = 1 where {CANCELLED} and type = 'timer_fired' or {CANCELLED} and"
+        " type = 'cancel_requested';"), "cancelled", {"epoch"},
     ),
     "an epoch is left out": (
-        f"update event_log set epoch = 9 where {CANCELLED} and type = 'run_cancelled';"
-        " update run set epoch = 9 where id = 'cancelled';", "cancelled", {"epoch"},
+        (f"update event_log set epoch = 9 where {CANCELLED} and type = 'run_cancelled';"
+        " update run set epoch = 9 where id = 'cancelled';"), "cancelled", {"epoch"},
     ),
     "a step has two results": (
-        f"update event_log set op = (select op from event_log where {REOPENED} and name = 'reserve'), name = 'reserve',"
-        f" attempt = 1 where {REOPENED} and type = 'step_completed' and name = 'charge';", "reopened", {"result"},
+        (f"update event_log set op = (select op from event_log where {REOPENED} and name = 'reserve'), name = 'reserve',"
+        f" attempt = 1 where {REOPENED} and type = 'step_completed' and name = 'charge';"), "reopened", {"result"},
     ),
     "an operation changes its name": (
         f"update event_log set name = 'other' where {DONE} and type = 'step_attempt_failed' and attempt = 2;", "done",
@@ -115,23 +116,24 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
         {"attempt"},
     ),
     "an attempt before its time": (
-        f"update event_log set detail = cast('{{\"next_at\": 4000000000000000}}' as blob) where {DONE} and"
-        " type = 'step_attempt_failed' and attempt = 2;", "done", {"attempt"},
+        (f"update event_log set detail = cast('{{\"next_at\": 4000000000000000}}' as blob) where {DONE} and"
+        " type = 'step_attempt_failed' and attempt = 2;"), "done", {"attempt"},
     ),
     "a second intent": (
-        f"update event_log set type = 'step_intent', payload = null where {DONE} and name = 'notify' and"
-        " type = 'step_completed';", "done", {"attempt"},
+        (f"update event_log set type = 'step_intent', payload = null where {DONE} and name = 'notify' and"
+        " type = 'step_completed';"), "done", {"attempt"},
     ),
     "an illegal transition": (
-        f"update event_log set type = 'run_resumed', state = 'paused>pending' where {WAITING} and type = 'run_waiting';"
-        " update run set status = 'pending' where id = 'waiting';", "waiting", {"transition"},
+        (f"update event_log set type = 'run_resumed', state = 'paused>pending' where {WAITING} and type = 'run_waiting';"
+        " update run set status = 'pending' where id = 'waiting';"), "waiting", {"transition"},
     ),
     "an event says another state": (
-        f"update event_log set state = 'running>failed' where {DONE} and type = 'run_completed';", "done", {"transition"},
+        f"update event_log set state = 'running>failed' where {DONE} and type = 'run_completed';", "done",
+        {"transition"},
     ),
     "an end is followed by something": (
-        f"insert into event_log select run_no, seq + 1, 'timer_fired', '99', 'timer', 'sleep', 0, at, epoch, commit_id,"
-        f" null, null, null, null, null, chain from event_log where {DONE} and seq = {LAST.format(DONE)};", "done",
+        (f"insert into event_log select run_no, seq + 1, 'timer_fired', '99', 'timer', 'sleep', 0, at, epoch, commit_id,"
+        f" null, null, null, null, null, chain from event_log where {DONE} and seq = {LAST.format(DONE)};"), "done",
         {"ended"},
     ),
     "the row says another state": ("update run set status = 'failed' where id = 'done';", None, {"status"}),
@@ -147,8 +149,8 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
     "a tag is lost": ("delete from tag where run_id = 'done';", None, {"tags"}),
     "a tag too many": ("insert into tag values ('tenant', 'y', 'done');", None, {"tags"}),
     "a run that is there has a tombstone": (
-        "insert into request select 'done', workflow, input_digest, status, purged_at, actor, reason from request;", None,
-        {"tombstone"},
+        "insert into request select 'done', workflow, input_digest, status, purged_at, actor, reason from request;",
+        None, {"tombstone"},
     ),
     "a tombstone of a run that had not ended": ("update request set status = 'running';", None, {"tombstone"}),
     "a log of no run": (f"update event_log set run_no = 99 where {FAILED};", None, {"sequence", "status", "stray"}),
