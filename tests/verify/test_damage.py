@@ -101,8 +101,8 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
         " update run set epoch = 9 where id = 'cancelled';"), "cancelled", {"epoch"},
     ),
     "a step has two results": (
-        (f"update event_log set op = (select op from event_log where {REOPENED} and name = 'reserve'), name = 'reserve',"
-        f" attempt = 1 where {REOPENED} and type = 'step_completed' and name = 'charge';"), "reopened", {"result"},
+        (f"update event_log set op = (select op from event_log where {REOPENED} and name = 'reserve'), name = 'reserve'"
+        f", attempt = 1 where {REOPENED} and type = 'step_completed' and name = 'charge';"), "reopened", {"result"},
     ),
     "an operation changes its name": (
         f"update event_log set name = 'other' where {DONE} and type = 'step_attempt_failed' and attempt = 2;", "done",
@@ -124,16 +124,16 @@ DAMAGE: dict[str, tuple[str, str | None, set[str]]] = {
         " type = 'step_completed';"), "done", {"attempt"},
     ),
     "an illegal transition": (
-        (f"update event_log set type = 'run_resumed', state = 'paused>pending' where {WAITING} and type = 'run_waiting';"
-        " update run set status = 'pending' where id = 'waiting';"), "waiting", {"transition"},
+        (f"update event_log set type = 'run_resumed', state = 'paused>pending' where {WAITING} and type = 'run_waiting'"
+        "; update run set status = 'pending' where id = 'waiting';"), "waiting", {"transition"},
     ),
     "an event says another state": (
         f"update event_log set state = 'running>failed' where {DONE} and type = 'run_completed';", "done",
         {"transition"},
     ),
     "an end is followed by something": (
-        (f"insert into event_log select run_no, seq + 1, 'timer_fired', '99', 'timer', 'sleep', 0, at, epoch, commit_id,"
-        f" null, null, null, null, null, chain from event_log where {DONE} and seq = {LAST.format(DONE)};"), "done",
+        (f"insert into event_log select run_no, seq + 1, 'timer_fired', '99', 'timer', 'sleep', 0, at, epoch, commit_id"
+        f", null, null, null, null, null, chain from event_log where {DONE} and seq = {LAST.format(DONE)};"), "done",
         {"ended"},
     ),
     "the row says another state": ("update run set status = 'failed' where id = 'done';", None, {"status"}),
