@@ -58,7 +58,7 @@ class PurgingContract(Contract):
         author = running(store)
         accept(store, author.completed(), author.purge())
         again = Author("run-1", store.now())
-        outcomes = commit(store, again.create(), again.step())
+        outcomes = commit(store, again.create(fresh=False), again.step())
         assert isinstance(outcomes[0], Existing)
         assert outcomes[1] == Conflict(None)
 
@@ -67,7 +67,9 @@ class PurgingContract(Contract):
         accept(store, author.completed())
         left = Tombstone("run-1", "order", 7, "completed", author.at, "ada", "asked for")
         again = Author("run-1", store.now())
-        assert commit(store, author.purge(), author.send(), author.step(), again.create(), author.purge()) == [
+        assert commit(
+            store, author.purge(), author.send(), author.step(), again.create(fresh=False), author.purge()
+        ) == [
             COMMITTED,
             Missing(left),
             Conflict(None),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perdure.model.event import broken_link, EMPTY_TAIL
+from perdure.model.event import EMPTY_TAIL, broken_link
 from perdure.model.status import EventType
 from perdure.model.write import COMMITTED, Append, Conflict, Failed
 from perdure.testing.author import Author
