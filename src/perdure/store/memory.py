@@ -150,7 +150,7 @@ class MemoryStore:
             return Conflict(None)
         log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
         tail = len(log)
-        if last.seq <= tail and log[first.seq - 1].commit_id == log[last.seq - 1].commit_id == first.commit_id:
+        if last.seq <= tail and all(log[one.seq - 1].commit_id == one.commit_id for one in (first, last)):
             return COMMITTED
         if write.run_id in broken or first.seq != tail + 1:
             return Conflict(tail)
