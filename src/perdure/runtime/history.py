@@ -32,8 +32,6 @@ class Summary:
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
     deadline_passed: bool = False
-    began_at: int = 0
-    """When the run was first claimed: the logical time at which its body begins, on every replay."""
     pythons: set[str] = field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
 
@@ -46,7 +44,6 @@ def summarise(events: Iterable[Event]) -> Summary:
         if event.type == EventType.RUN_REOPENED:
             _take_back(summary, event, events)
         elif event.type == EventType.RUN_CLAIMED:
-            summary.began_at = summary.began_at or event.at
             python = _detail(event).get("python")
             if isinstance(python, str):
                 summary.pythons.add(python)

@@ -44,8 +44,9 @@ CLAIM_BATCH = 50
 class Worker:
     """See the module. All methods run on the engine's event loop."""
 
-    def __init__(self, host: Host, name: str | None = None) -> None:
+    def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
         self.host = host
+        self._only = only
         self.id = uuid7()
         """Of this incarnation: a worker that was declared dead goes on under a new one."""
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -80,7 +81,7 @@ class Worker:
         now = host.store.now()
         row = WorkerRow(
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode(host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode([] if self._only else host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
@@ -129,6 +130,16 @@ class Worker:
             await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
         except StoreError as error:
             logger.warning("could not say good-bye, the lease will run out: %s", error)
+
+    @property
+    def failure(self) -> str | None:
+        """Why this worker cannot go on; None while it can."""
+        rejoining = self._rejoining
+        if rejoining is not None and rejoining.done() and not rejoining.cancelled() and rejoining.exception():
+            return f"it cannot register again: {rejoining.exception()}"
+        if self.running and not self.lease.lost and not self.lease.beating:
+            return "the heartbeat has ended"
+        return None
 
     # -- taking runs ---------------------------------------------------------------------------------------------
 
@@ -190,7 +201,7 @@ class Worker:
         host = self.host
         limit = min(host.free, self._claim_batch)
         self._claim_batch = min(self._claim_batch * 2, CLAIM_BATCH)
-        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit)
+        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=self._only)
         claimant = Claimant(self.id, host.python, host.settings.max_deaths)
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
@@ -243,7 +254,12 @@ class Worker:
     def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
         run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
         self.host.runs[run.id] = run
-        run.begin(events)
+        self.host.loop.call_soon(self._begin, run, events)
+
+    def _begin(self, run: ResidentRun, events: Sequence[Event]) -> None:
+        """Let a body begin, from a plain callback: never from inside a task of the engine's loop."""
+        if not run.gone:
+            run.begin(events)
         if self.stopping:
             run.hand_back("the worker stops")
 
