@@ -178,12 +178,13 @@ class ClaimingContract(Contract):
 
     def test_a_run_that_kills_its_workers_is_parked(self, store: Store) -> None:
         running(store, owner="w1")
+        parked = []
         for n in range(2, 5):
             store.register(worker(f"w{n - 1}", store.now(), SECOND))
             store.heartbeat(f"w{n - 1}", 0)
             enlist(store, f"w{n}")
-            (claimed,) = claim(store, f"w{n}")
-        assert claimed.parked
+            parked += [claimed.parked for claimed in claim(store, f"w{n}")]
+        assert parked == [False, False, True]
         row = row_of(store, "run-1")
         assert (row.status, row.owner, row.wake_at) == ("parked", None, None)
         assert row.detail is not None
@@ -193,7 +194,7 @@ class ClaimingContract(Contract):
         enlist(store, "w1")
 
         def fail(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
-            raise LookupError(row.id)
+            raise LookupError(row.id, recent, now)
 
         with pytest.raises(LookupError):
             store.claim(ClaimRequest("w1", ("default",), ("order",), 3), fail)
