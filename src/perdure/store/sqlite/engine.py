@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,6 +37,15 @@ OLDEST_SQLITE = (3, 51, 3)
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
 _opening = threading.Lock()
 """Creating a file and opening it is one step for this process: a close in between would drop another store's locks."""
+
+
+def _renew_lock() -> None:
+    """Give a child of fork its own lock: another thread may have held this one, and does not exist there."""
+    global _opening  # noqa: PLW0603 - there is one per process by its nature
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 R = TypeVar("R")
@@ -119,25 +129,30 @@ class SqliteStore:
         return None
 
     def _connect(self, session: Session, file: Path) -> bool:
+        """Connect and agree with the file; False if it is no longer in its place."""
+        identity = birth.identity(file)
         try:
-            identity = birth.identity(file)
             session.connect()
             if self._options.read_only:
                 self._join_reading(session)
                 return True
             session.begin()
             if birth.identity(file) != identity or identity is None:
-                session.rollback()
+                session.abort()
                 return False
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
-        except apsw.NotADBError as error:
-            message = f"{self._path}: not an SQLite database"
-            raise UsageError(message, hint="name another file") from error
-        except apsw.ReadOnlyError as error:
-            message = f"{self._path}: read-only"
-            raise UsageError(message) from error
+        except apsw.Error as error:
+            if birth.identity(file) != identity:
+                return False
+            if isinstance(error, apsw.NotADBError):
+                message = f"{self._path}: not an SQLite database"
+                raise UsageError(message, hint="name another file") from error
+            if isinstance(error, apsw.ReadOnlyError):
+                message = f"{self._path}: read-only"
+                raise UsageError(message) from error
+            raise
         return True
 
     def _join_reading(self, session: Session) -> None:
