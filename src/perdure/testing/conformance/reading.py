@@ -138,7 +138,7 @@ class ReadingContract(Contract):
             QueueStats("q1", "y", 1, now - SECOND),
             QueueStats("q2", "y", 1, now - 2 * SECOND),
         ]
-        assert [name for name, _, _ in stats.workers] == ["w1", "w2"]
+        assert [worker.id for worker in stats.workers] == ["w1", "w2"]
 
     def test_the_clock_does_not_go_back(self, store: Store) -> None:
         times = [store.now() for _ in range(2000)]
