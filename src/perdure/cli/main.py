@@ -70,8 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error is told here."""
     try:
-        code = perdure.main(args=None if argv is None else list(argv), prog_name="perdure", standalone_mode=False)
-        return code if isinstance(code, int) else 0
+        return _invoke(list(sys.argv[1:] if argv is None else argv))
     except click.exceptions.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -99,6 +98,15 @@ def run(argv: Sequence[str] | None = None) -> int:
         say_lines(traceback.format_exc())
         say("error: this is a defect of perdure, please report it")
         return FAILED
+
+
+def _invoke(argv: list[str]) -> int:
+    if "_PERDURE_COMPLETE" in os.environ:  # a shell asks for completions; click has its own way out for that
+        perdure.main(argv, prog_name="perdure")
+    # Not `main`: it would turn an output that nobody reads into exit code 1.
+    with perdure.make_context("perdure", argv) as context:
+        code = perdure.invoke(context)
+    return code if isinstance(code, int) else 0
 
 
 def _usage(error: click.ClickException) -> str:
