@@ -68,3 +68,6 @@ def shell(
     root.handlers[:] = before
     root.setLevel(level)
     sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "")).startswith(f"{tmp_path}/"):
+            del sys.modules[name]

@@ -134,7 +134,17 @@ def test_doctor_is_content_with_a_good_database(shell: Shell) -> None:
     told = shell("doctor")
     assert told.code == 0, told.out
     assert "nothing is wrong" in told.out
-    for word in ("journal mode", "synchronous", "schema", "rights", "file system", "clock", "apsw", "msgspec", "python"):
+    for word in (
+        "journal mode",
+        "synchronous",
+        "schema",
+        "rights",
+        "file system",
+        "clock",
+        "apsw",
+        "msgspec",
+        "python",
+    ):
         assert word in told.out
     found = document(shell, "doctor")
     assert found["problems"] == []
@@ -166,7 +176,15 @@ def test_doctor_reads_while_others_write_and_changes_nothing(shell: Shell) -> No
 
 
 def test_reading_makes_no_file(shell: Shell) -> None:
-    for words in (["doctor"], ["list"], ["show", "x"], ["history", "x"], ["cancel", "x"], ["retry", "x"], ["purge", "x"]):
+    for words in (
+        ["doctor"],
+        ["list"],
+        ["show", "x"],
+        ["history", "x"],
+        ["cancel", "x"],
+        ["retry", "x"],
+        ["purge", "x"],
+    ):
         told = shell(*words)
         assert told.code == 2
         assert told.err == f"error: {shell.folder}/runs.db: no such file; name the database with --db or PERDURE_DB\n"

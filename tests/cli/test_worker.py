@@ -187,7 +187,7 @@ def test_case_shu_06(shell: Shell, text: str, complaint: str) -> None:
     worker = shell.process("worker", "code.py", "--lease", "1s")
     told = worker.finish(within=8)
     assert told.code == 1
-    assert complaint in told.err.splitlines()[-1]
+    assert complaint in told.err.splitlines()[-1], told.err
 
 
 @pytest.mark.serial

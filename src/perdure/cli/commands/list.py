@@ -21,7 +21,9 @@ SHORT = 80
 
 @click.command("list")
 @options.database
-@click.option("--status", multiple=True, type=click.Choice([status.value for status in Status]), help="State; may be repeated.")
+@click.option(
+    "--status", multiple=True, type=click.Choice([status.value for status in Status]), help="State; may be repeated."
+)
 @click.option("--workflow", metavar="NAME", help="Name of the workflow.")
 @click.option("--version", metavar="V", help="Version of the workflow.")
 @click.option("--queue", metavar="NAME", help="Queue.")
