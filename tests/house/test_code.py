@@ -28,7 +28,7 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
 }
 
 # Folders whose tests pace real processes and may sleep.
-SLEEP_ALLOWED = ("tests/faults/", "tests/perf/")
+SLEEP_ALLOWED = ("tests/cases/", "tests/faults/", "tests/perf/")
 
 CODE = ("src", "tests")
 

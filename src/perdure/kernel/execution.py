@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import logging
 import math
+from collections import deque
 from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,7 +52,9 @@ class Execution:
 
     is_body = True
 
-    def __init__(self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None) -> None:
+    def __init__(
+        self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
+    ) -> None:
         self.run_id = run_id
         self.codec = codec
         self.steps = steps
@@ -75,6 +78,8 @@ class Execution:
         self._abandoned: dict[str, tuple[str, str]] = {}
         self._given_up: list[Operation] = []
         self._fresh: list[Operation] = []
+        self._unrecorded: deque[Operation] = deque()
+        self._answers: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._closing: set[int] = set()
         self._random: Random | None = None
 
@@ -123,6 +128,8 @@ class Execution:
         self._pending[operation.id] = operation
         if self.failures.watching:
             self.failures.born(operation.id)
+        if operation.unrecorded:
+            self._unrecorded.append(operation)
         if self.live or operation.unrecorded:
             self._fresh.append(operation)
 
@@ -197,10 +204,9 @@ class Execution:
 
     # -- what the runtime calls ----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Create the body's task and run it until it waits for the first time."""
         context = contextvars.Context()
-        context.run(CURRENT.set, self)
         self._root = self.loop.adopt(self._main(), "", context)
         self._root.add_done_callback(_ignore, context=context)
         self.turn()
@@ -232,10 +238,29 @@ class Execution:
         self.turn()
 
     def answer(self, operation: Operation, payload: bytes | None, error: bytes | None) -> None:
-        """Answer an operation that is not recorded and run the body until it waits again."""
-        if self._pending.pop(operation.id, None) is not None and not operation.future.done():
-            operation.answer(payload, error)
+        """Answer an operation that is not recorded and run the body until it waits again.
+
+        Whatever the order in which they end, such operations are answered in the order they were asked for: no record
+        says what came first.
+        """
+        if self._pending.get(operation.id) is operation:
+            self._answers[operation.id] = (payload, error)
+        while self.holding:
+            operation = self._unrecorded[0]
+            if operation.id not in self._answers:
+                return
+            self._unrecorded.popleft()
+            del self._pending[operation.id]
+            operation.answer(*self._answers.pop(operation.id))
             self.turn()
+
+    @property
+    def holding(self) -> bool:
+        """Whether all deliveries have to wait, because an operation that is not recorded has no answer yet."""
+        waiting = self._unrecorded
+        while waiting and self._pending.get(waiting[0].id) is not waiting[0]:
+            self._answers.pop(waiting.popleft().id, None)
+        return bool(waiting)
 
     def void(self, event: Event) -> None:
         """Take in a failure that an operator's retry voided: the operation starts over with a fresh budget."""
@@ -302,7 +327,9 @@ class Execution:
         return operation
 
     def _warn_digest(self, event: Event) -> None:
-        text = f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        text = (
+            f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        )
         if text not in self.warnings:
             self.warnings.append(text)
             logger.warning("%s; the recorded result is used", text)
@@ -311,6 +338,8 @@ class Execution:
         if event.type == EventType.RUN_CLAIMED:
             self.epoch = event.epoch
             self.claims += 1
+            if self._root is None:  # the body begins with the first claim: its time is that of the claim
+                self._begin()
         elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
             self.cancel_requested |= event.type == EventType.CANCEL_REQUESTED
             self.timed_out |= event.type == EventType.DEADLINE_PASSED
@@ -340,9 +369,7 @@ class Execution:
             key = next(iter(self.loop.generators))
             generator = self.loop.generators.pop(key)
             if getattr(generator, "ag_frame", None) is not None:
-                context = contextvars.Context()
-                context.run(CURRENT.set, self)
-                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", context)
+                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", contextvars.Context())
                 self._closing.add(self.loop.tasks[-1].number)
                 return True
         return False

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
 from perdure.errors import UsageError
+from perdure.kernel.scope import CURRENT, Evicted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -55,7 +56,7 @@ class RunTask(asyncio.Task[Any]):
     """
 
     def __init__(
-        self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context | None
+        self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context, name: str | None
     ) -> None:
         self.path = path
         self.prefix = f"{path}." if path else ""
@@ -63,8 +64,8 @@ class RunTask(asyncio.Task[Any]):
         self.number = loop.next_number()
         self.salt = loop.salt
         # asyncio registers the task in a global set here: the hash has to be ready.
-        self.context = context if context is not None else contextvars.copy_context()
-        super().__init__(coro, loop=loop, name=f"run-task-{path or 'root'}", context=self.context)
+        self.context = context
+        super().__init__(coro, loop=loop, name=name or f"run-task-{path or 'root'}", context=context)
 
     def __hash__(self) -> int:
         """Spread by run and number, as for `RunFuture`."""
@@ -133,7 +134,10 @@ class RunLoop(asyncio.AbstractEventLoop):
         future.number = self.next_number()
         return future
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> RunTask:  # noqa: ARG002
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> RunTask:
+        if self.execution.dead:
+            coro.close()
+            raise Evicted
         refuse_unordered(sys._getframe(1))  # noqa: SLF001 - the only way to know who makes the task
         parent = asyncio.current_task(self)
         if isinstance(parent, RunTask):
@@ -141,11 +145,16 @@ class RunLoop(asyncio.AbstractEventLoop):
         else:
             path = f"~{self._orphans}"
             self._orphans += 1
-        return self.adopt(coro, path, context)
+        return self.adopt(coro, path, context, name)
 
-    def adopt(self, coro: Any, path: str, context: contextvars.Context | None) -> RunTask:
-        """Make a task with a given path and keep it alive."""
-        task = RunTask(coro, self, path, context)
+    def adopt(
+        self, coro: Any, path: str, context: contextvars.Context | None = None, name: str | None = None
+    ) -> RunTask:
+        """Make a task with a given path and keep it alive. Whatever its context, it belongs to this run."""
+        context = contextvars.copy_context() if context is None else context
+        if context.get(CURRENT) is not self.execution:
+            context.run(CURRENT.set, self.execution)
+        task = RunTask(coro, self, path, context, name)
         if len(self.tasks) >= self._prune_at:
             self.tasks = [known for known in self.tasks if not known.done()]
             self._prune_at = 2 * len(self.tasks) + 64

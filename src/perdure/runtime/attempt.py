@@ -92,8 +92,6 @@ class Attempts:
         run = self.run
         scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
         context = operation.context if number == 1 else operation.context.copy()
-        if operation.definition.policy.durability == "none":
-            run.hold_quietly()
         if operation.definition.is_async:
             attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
         else:
@@ -177,11 +175,13 @@ class Attempts:
             return
         del self.running[operation.id]
         if attempt.timed_out:
-            run.pump()
+            run.pump_soon()
             return
         if attempt.given_up:
-            self._record(operation, EventType.STEP_CANCELLED, attempt.number)
-            run.pump()
+            if operation.unrecorded:
+                run.pump_soon()
+            else:
+                self._record(operation, EventType.STEP_CANCELLED, attempt.number)
             return
         if error is not None:
             self._failed(attempt, error)
@@ -193,7 +193,7 @@ class Attempts:
             return
         durability = operation.definition.policy.durability
         if durability == "none":
-            run.answer(operation, payload, None)
+            run.host.loop.call_soon(run.answer, operation, payload, None)
             return
         draft = Draft(
             EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number, None,
@@ -230,15 +230,11 @@ class Attempts:
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
         if final:
-            run.answer(operation, None, self._encode(error))
+            run.host.loop.call_soon(run.answer, operation, None, self._encode(error))
             return
         operation.attempts = attempt.number
         wait_us = operation.definition.policy.retry.wait_us(attempt.number, run.host.luck())
-        run.host.loop.call_later(wait_us / 1_000_000, self._relaunch_unrecorded, operation, attempt.number + 1)
-
-    def _relaunch_unrecorded(self, operation: StepOperation, number: int) -> None:
-        self.run.let_go_quietly()
-        self._launch_if_wanted(operation, number)
+        run.host.loop.call_later(wait_us / 1_000_000, self._launch_if_wanted, operation, attempt.number + 1)
 
     def _interrupted(self, operation: StepOperation) -> None:
         error = StepInterrupted(step=operation.name, run_id=self.run.id)
@@ -271,8 +267,6 @@ class Attempts:
         if attempt is None or attempt.timed_out:
             return
         attempt.given_up = True
-        if operation.definition.policy.durability == "none":
-            self.run.let_go_quietly()
         if attempt.task is not None:
             attempt.task.cancel()
 

@@ -46,6 +46,11 @@ class Lease:
         """Whether effects may be started now."""
         return boot_time() < self._deadline and not self.lost
 
+    @property
+    def beating(self) -> bool:
+        """Whether its thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
     def granted(self, sent: float) -> None:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
         self._deadline = sent + self._lease_us * 0.9 / 1_000_000

@@ -87,12 +87,11 @@ class ResidentRun:
         self._durable = self.recorder.tail.seq
         self._replayed = history.summarise(self._undelivered)
         self.inbox_seen = self._replayed.consumed
-        self._guarded(self._begin_body)
+        self._guarded(self._read_input)
         self.pump()
 
-    def _begin_body(self) -> None:
+    def _read_input(self) -> None:
         self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
-        self.execution.begin()
 
     def drop(self, reason: str) -> None:
         """Lose the run: stop everything for it, record nothing."""
@@ -130,7 +129,7 @@ class ResidentRun:
         for _ in range(CHUNK):
             if not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
-            if self._holds or not undelivered or self.gone:
+            if not undelivered or self._held or self.gone or self.leaving:
                 return not self.gone
             event = undelivered[0]
             if event.seq > self._durable and event.seq not in self._early:
@@ -144,8 +143,17 @@ class ResidentRun:
                 self._retry_later(event)
             elif event.type == EventType.STEP_INTENT and self._live:
                 self.attempts.intended(event)
-        self.host.loop.call_soon(self.pump)
+        self.pump_soon()
         return False
+
+    def pump_soon(self) -> None:
+        """Pump from a plain callback: a body is never run from inside a task of the engine's loop."""
+        self.host.loop.call_soon(self.pump)
+
+    @property
+    def _held(self) -> bool:
+        """Whether deliveries have to wait: for a body on a thread, or for a step that is not recorded."""
+        return self._holds > 0 or self.execution.holding
 
     def _void(self, event: Event) -> None:
         if event.type == EventType.STEP_FAILED and event.seq in self._replayed.void_failures:
@@ -184,7 +192,7 @@ class ResidentRun:
         """Start what was asked for; end the run, once the body has ended and nothing is under way."""
         if self.leaving or self.recorder.closed:
             return
-        if not self._live and not self._undelivered and not self._holds:
+        if not self._live and not self._undelivered and not self._held:
             self._go_live()
             if self.leaving or self.gone or self.recorder.closed:
                 return
@@ -195,7 +203,7 @@ class ResidentRun:
             self.attempts.give_up(operation)
         if self._gated:
             self._open_gate()
-        if self._holds or self._undelivered:
+        if self._undelivered or self._held:
             return
         if self.execution.outcome is not None:
             if not self.attempts.running and not self.recorder.busy:
@@ -242,9 +250,14 @@ class ResidentRun:
 
     def _start_fresh(self) -> None:
         fresh = self.execution.take_fresh()
-        if not fresh:
+        if not fresh or self.leaving:
             return
-        if self._gated or self.leaving or self.stopping or self._gate_is_shut():
+        if self.execution.holding:  # what is not recorded starts at once, live and on replay: its place is not in the log
+            for operation in fresh:
+                if operation.unrecorded:
+                    operation.start(self)
+            fresh = [operation for operation in fresh if not operation.unrecorded]
+        if self._gated or self.stopping or self._gate_is_shut():
             self._gated.extend(fresh)
             return
         for operation in fresh:
@@ -302,7 +315,7 @@ class ResidentRun:
         event = self.recorder.add(draft)
         self._early[event.seq] = event.at
         self._undelivered.append(event)
-        self.pump()
+        self.pump_soon()
 
     def _push_wake(self, due: int, operation: Operation) -> None:
         self._wake_n += 1
@@ -390,7 +403,7 @@ class ResidentRun:
 
     def evict(self) -> None:
         """Leave memory: the run waits in the database for its next wake-up."""
-        under_way = self._undelivered or self._holds or self._fetching or self.recorder.busy
+        under_way = self._undelivered or self._held or self._fetching or self.recorder.busy
         if self.idle and not (self.leaving or self.recorder.closed or under_way):
             closing.release(self, EventType.RUN_WAITING, self.next_wake)
 
@@ -403,7 +416,7 @@ class ResidentRun:
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
         self.stopping = True
-        if not self.attempts.running and not self._undelivered and not self._holds:
+        if not self.attempts.running and not self._undelivered and not self._held:
             self.hand_back("the worker stops")
 
     # -- for closing and attempts --------------------------------------------------------------------------------
@@ -413,17 +426,8 @@ class ResidentRun:
         self.leaving = True
         self.recorder.add(draft, change)
 
-    def hold_quietly(self) -> None:
-        """Hold deliveries while a step runs that is not recorded."""
-        self._holds += 1
-
-    def let_go_quietly(self) -> None:
-        """Undo `hold_quietly`."""
-        self._holds -= 1
-
     def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
         """Answer a step that is not recorded."""
-        self._holds -= 1
         if not self.gone:
             self._guarded(self.execution.answer, operation, payload, error)
             self.pump()
