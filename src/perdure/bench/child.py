@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -33,5 +35,12 @@ def main(figure: str, folder: str, load: str) -> None:
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 
 
+def _end_with_parent() -> None:
+    """Wait for the end of standard input, a pipe the parent holds. Nobody is left to read the figure then."""
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: a buffer's lock would be in the way at exit
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     main(*sys.argv[1:])

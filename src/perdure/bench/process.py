@@ -33,4 +33,4 @@ def settle() -> None:
     """Start a measurement from the same point: nothing left to collect."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(PAUSE_COLLECTOR, 50, 100)
+    gc.set_threshold(PAUSE_COLLECTOR, 50, 50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -68,13 +69,17 @@ def _child(figure: str, folder: Path, load: Load) -> list[Figure]:
         str(folder),
         msgspec.json.encode(asdict(load)).decode(),
     ]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own
-        try:
-            out, err = process.communicate()
-        except BaseException:
-            process.kill()
-            raise
+    lifeline, held = os.pipe()  # the child ends when the end held here closes, however this process ends
+    try:
+        with subprocess.Popen(argv, stdin=lifeline, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
+            try:
+                out, err = process.communicate()
+            except BaseException:
+                process.kill()
+                raise
+    finally:
+        os.close(lifeline)
+        os.close(held)
     if figure == "doomed" and process.returncode == -signal.SIGKILL:
         return []
     if process.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def command(
 
     The database names the place: everything happens in a new folder beside it, removed at the end.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the folder is removed then, too
     load = Load(runs=runs, steps=steps, concurrency=concurrency, rounds=rounds, profile=profile)
     groups = [name.strip() for name in only.split(",")] if only is not None else list(FIGURES)
     found: list[Taken] = []
