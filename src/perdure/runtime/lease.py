@@ -55,9 +55,12 @@ class Lease:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
         self._deadline = sent + self._lease_us * 0.9 / 1_000_000
 
-    def start(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
-        """Begin to beat; ``beaten`` is called on ``loop`` after each answer."""
-        self._thread = threading.Thread(target=self._run, args=(loop, beaten), name="perdure-lease", daemon=True)
+    def start(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
+        """Begin to beat; ``beaten`` is called on ``loop`` after each answer, ``look`` on the thread in each round."""
+        arguments = (loop, beaten, look)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="perdure-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -66,7 +69,9 @@ class Lease:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    def _run(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
+    def _run(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
         interval = self._lease_us / 3_000_000
         pause = interval
         while not self._stop.wait(pause):
@@ -84,6 +89,7 @@ class Lease:
                 self.lost = True
             try:
                 loop.call_soon_threadsafe(beaten, answer)
+                look()
             except RuntimeError:
                 return  # the loop is closed
             if self.lost:

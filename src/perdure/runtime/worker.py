@@ -26,6 +26,7 @@ from perdure.runtime.resident import ResidentRun
 from perdure.runtime.services.eviction import Eviction
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
+from perdure.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ class Worker:
         await host.reader.call(host.loop, host.store.register, row)
         self.lease.granted(sent)
         host.lease = self.lease
-        self.lease.start(host.loop, self._beaten)
+        self.lease.start(host.loop, self._beaten, Watchdog(host.loop).look)
 
     async def stop(self, grace_s: float) -> None:
         """Stop claiming, let steps in flight finish within ``grace_s``, hand the rest back, say good-bye."""
