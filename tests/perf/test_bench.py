@@ -17,6 +17,7 @@ from perdure.bench.floor import Floor
 from perdure.bench.profile import layer
 from perdure.bench.report import lines
 from perdure.bench.session import Taken, bench
+from perdure.bench.surroundings import surroundings, warnings
 from perdure.bench.workload import ALL, FIGURES, Load, result
 from perdure.errors import InvalidValue, UsageError
 from tests.process import Spawner
@@ -118,6 +119,13 @@ def test_a_missed_floor_is_shown() -> None:
     assert line.split() == ["steps", "12,345", "/s", "[12,000-13,000]", "MISSED:", "at", "least", "20,000"]
 
 
+def test_a_busy_machine_and_a_disk_in_memory_are_said(tmp_path: Path) -> None:
+    quiet = surroundings(tmp_path) | {"load": "0.1", "processors": "2", "disk": "ext4"}
+    assert not warnings(quiet)
+    assert "busy" in warnings(quiet | {"load": "3.0"})[0]
+    assert "in memory" in warnings(quiet | {"disk": "tmpfs"})[0]
+
+
 def test_an_unknown_figure_and_an_unusable_place_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match="nothing is measured under the name 'speed'"):
         list(bench(tmp_path, SMALL, ["steps", "speed"], print))
@@ -145,10 +153,13 @@ def test_the_command_prints_a_table_or_one_document(spawn: Spawner, tmp_path: Pa
     assert ended.code == 0
     if as_json:
         document = json.loads(ended.out)
-        assert set(document) == {"machine", "steps"}
+        assert set(document["figures"]) == {"machine", "steps"}
+        assert document["load"]["runs"] == 10
+        assert document["surroundings"]["sqlite"]
         assert ended.err == ""
     else:
         assert "steps per single-row commit" in ended.out
+        assert ended.out.splitlines()[-1].startswith(("0 of 2", "1 of 2", "2 of 2"))
         assert "measuring: steps\n" in ended.err
     assert not list(tmp_path.iterdir())
 

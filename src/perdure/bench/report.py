@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from perdure.bench.figure import Figure
@@ -16,6 +17,13 @@ def lines(taken: Taken) -> Iterator[str]:
     for figure in taken.figures:
         number = f"{figure.name:<34}{_digits(figure.value):>12} {figure.unit:<3}"
         yield f"  {number} {_spread(figure):<20}{_marks(figure)}".rstrip()
+
+
+def summary(found: list[Taken]) -> str:
+    """Return how many of the figures that are held to something reached it."""
+    verdicts = Counter(figure.verdict for taken in found for figure in taken.figures if figure.verdict)
+    reached = verdicts["goal"] + verdicts["pass"]
+    return f"{reached} of {verdicts.total()} figures reach their floor, {verdicts['goal']} of them their goal as well"
 
 
 def _digits(value: float) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from perdure.bench.report import lines
+from perdure.bench.report import lines, summary
 from perdure.bench.session import bench
+from perdure.bench.surroundings import surroundings, warnings
 from perdure.bench.workload import ALL, FIGURES, Load
 from perdure.cli import options
-from perdure.cli.output import on_terminal
+from perdure.cli.output import on_terminal, print_json, print_line
 from perdure.errors import UsageError
 from perdure.store.sqlite.place import path_of
 
@@ -42,14 +42,22 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the folder is removed then, too
     load = Load(runs=runs, steps=steps, concurrency=concurrency, rounds=rounds, profile=profile)
     groups = [name.strip() for name in only.split(",")] if only is not None else list(FIGURES)
+    folder = _folder(db)
+    where = surroundings(folder)
+    if not as_json:
+        print_line(", ".join(f"{name} {value}" for name, value in where.items()))
+        for warning in warnings(where):
+            click.echo(f"warning: {warning}", err=True)
     found: list[Taken] = []
-    for taken in bench(_folder(db), load, groups, _nothing if as_json else _tell):
+    for taken in bench(folder, load, groups, _nothing if as_json else _tell):
         found.append(taken)
         if not as_json:
             click.echo("\n".join(lines(taken)))
     if as_json:
-        document = {taken.group: [figure.document() for figure in taken.figures] for taken in found}
-        click.echo(json.dumps(document))
+        figures = {taken.group: [figure.document() for figure in taken.figures] for taken in found}
+        print_json({"surroundings": where, "load": load, "figures": figures})
+    else:
+        print_line(summary(found))
 
 
 def _folder(url: str) -> Path:
