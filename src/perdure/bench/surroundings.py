@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
 from pathlib import Path
 
 import apsw
 
+from perdure import __version__
 from perdure.store.sqlite.place import file_system
 
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
@@ -17,7 +17,7 @@ IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 def surroundings(folder: Path) -> dict[str, str]:
     """Return versions, processors, how busy the machine is, and what the folder is on."""
     return {
-        "perdure": version("perdure"),
+        "perdure": __version__,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "system": f"{platform.system()} {platform.machine()}",
