@@ -31,6 +31,14 @@ class Taken(NamedTuple):
     figures: list[Figure]
 
 
+def check_groups(groups: list[str]) -> None:
+    """Refuse a name under which nothing is measured. Raises `InvalidValue`."""
+    unknown = [group for group in groups if group not in ALL]
+    if unknown:
+        message = f"nothing is measured under the name {unknown[0]!r}; there are {', '.join(ALL)}"
+        raise InvalidValue(message)
+
+
 def bench(folder: Path, load: Load, groups: list[str], tell: Callable[[str], None]) -> Iterator[Taken]:
     """Measure the machine, then every group, and give the figures as they come.
 
@@ -44,10 +52,7 @@ def bench(folder: Path, load: Load, groups: list[str], tell: Callable[[str], Non
         InvalidValue: there is no such group.
         UsageError: the folder cannot be used.
     """
-    unknown = [group for group in groups if group not in ALL]
-    if unknown:
-        message = f"nothing is measured under the name {unknown[0]!r}; there are {', '.join(ALL)}"
-        raise InvalidValue(message)
+    check_groups(groups)
     with _scratch(folder) as scratch:
         tell("machine")
         yield Taken("machine", _child("machine", scratch, replace(load, rounds=min(load.rounds, 3))))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.bench.report import lines, summary
-from perdure.bench.session import bench
+from perdure.bench.session import bench, check_groups
 from perdure.bench.surroundings import surroundings, warnings
 from perdure.bench.workload import ALL, FIGURES, Load
 from perdure.cli import options
@@ -42,6 +42,7 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the folder is removed then, too
     load = Load(runs=runs, steps=steps, concurrency=concurrency, rounds=rounds, profile=profile)
     groups = [name.strip() for name in only.split(",")] if only is not None else list(FIGURES)
+    check_groups(groups)
     folder = _folder(db)
     where = surroundings(folder)
     if not as_json:
