@@ -126,7 +126,7 @@ class ResidentRun:
         """Return whether the log is exhausted, as far as it is known."""
         undelivered, execution, voided = self._undelivered, self.execution, self._replayed.voided
         for _ in range(CHUNK):
-            if not self._live:
+            if execution.fresh and not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
             if not undelivered or self._holds or (execution.unrecorded and execution.holding):
                 return True
@@ -246,10 +246,8 @@ class ResidentRun:
         self.pump()
 
     def _start_fresh(self) -> None:
-        if not self.execution.fresh:
-            return
         fresh = self.execution.take_fresh()
-        if self.leaving:
+        if self.leaving or not fresh:
             return
         if self.execution.unrecorded and self.execution.holding:
             # What is not recorded starts at once, live and on replay: its place is not in the log.
@@ -257,7 +255,7 @@ class ResidentRun:
                 if operation.unrecorded:
                     operation.start(self)
             fresh = [operation for operation in fresh if not operation.unrecorded]
-        if self._gated or self.stopping or self._gate_is_shut():
+        if self._gated or self.stopping or self._fetching or (self._gate_seq and self._gate_is_shut()):
             self._gated.extend(fresh)
             return
         for operation in fresh:
