@@ -9,23 +9,24 @@ import perdure
 
 EFFECTS: Counter[str] = Counter()
 """What was done outside, by the step's key: how often."""
+USUAL = {"unsteady": 2}
+"""Attempts of a step that has more than one without any fault."""
 QUICK = perdure.Retry(attempts=50, initial=0.001, factor=1.0, maximum=0.001, jitter=False)
-RESULTS = {"plain": "done", "straight": "done", "cancelled": "cancelled"}
 
 
-def _effect() -> None:
-    EFFECTS[perdure.step_info().key] += 1
+def _effect(name: str) -> None:
+    EFFECTS[f"{perdure.step_info().key}|{name}"] += 1
 
 
 @perdure.step
 async def add(n: int) -> int:
-    _effect()
+    _effect("add")
     return n + 1
 
 
 @perdure.step(retry=QUICK)
 async def unsteady(n: int) -> int:
-    _effect()
+    _effect("unsteady")
     if perdure.step_info().attempt == 1:
         raise ConnectionError(n)
     return n * 2
@@ -33,7 +34,7 @@ async def unsteady(n: int) -> int:
 
 @perdure.step(mode="at_most_once")
 async def once(n: int) -> str:
-    _effect()
+    _effect("once")
     return "sent"
 
 
@@ -49,13 +50,13 @@ async def unrecorded(n: int) -> int:
 
 @perdure.step
 def sync_add(n: int) -> int:
-    _effect()
+    _effect("sync_add")
     return n + 1
 
 
 @perdure.step(mode="at_most_once")
 def sync_once(n: int) -> str:
-    _effect()
+    _effect("sync_once")
     return "sent"
 
 

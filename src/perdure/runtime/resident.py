@@ -244,6 +244,7 @@ class ResidentRun:
                 self.inbox_seen = message.n
                 draft = Draft(EventType.CANCEL_REQUESTED, self.now(), detail=_numbered(message))
                 event = self.recorder.add(draft, consumed=message.n)
+                history.note_message(self._replayed, event)
                 self._undelivered.append(event)
                 self._gate_seq = event.seq
         self.pump()
