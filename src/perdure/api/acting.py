@@ -104,7 +104,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
 def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
     cause = facts.get("cause_seq")
     if cause is None:
-        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code to end differently"
+        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code"
     name = next((event.name for event in events if event.seq == cause), "?")
     return f"run {run_id} goes on: step {name!r} is tried again, completed steps keep their results"
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MemberDescriptorType
 from typing import Any, Final
@@ -208,11 +209,9 @@ class _Description:
         """Return the value if it can be stored, else a stand-in, or ``dropped`` itself for none."""
         if type(value) is str and len(value) > MOST_TEXT:
             return cut(value)
-        try:
+        with suppress(Exception):  # Attributes may be anything; losing one is not fatal.
             if len(self._codec.encode(value)) <= MOST_TEXT:
                 return value
-        except Exception:  # noqa: BLE001 - attributes may be anything; losing one is not fatal
-            pass
         dropped.append(name)
         return f"<{type(value).__qualname__}, not stored>" if in_place else dropped
 

@@ -47,7 +47,7 @@ class PickleCodec:
             )
         self._json = JsonCodec()
 
-    def encode(self, value: Any, annotation: Any = Any) -> bytes:
+    def encode(self, value: Any, annotation: Any = Any) -> bytes:  # noqa: ARG002 - pickle needs no annotation
         """Return the signed pickle of a value; see `Codec.encode`."""
         try:
             body = pickle.dumps(value, protocol=5)

@@ -1,4 +1,4 @@
-"""Spans of time as users write them: seconds, `timedelta`, or text such as ``"200ms"``, ``"30s"``, ``"2h"``, ``"1d"``."""
+"""Spans of time as users write them: seconds, `timedelta`, or text such as ``"200ms"``, ``"30s"``, ``"2h"``."""
 
 from __future__ import annotations
 

@@ -82,7 +82,8 @@ class Worker:
         now = host.store.now()
         row = WorkerRow(
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode([] if self._only else host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode([] if self._only else host.settings.queues).decode(),
+            msgspec.json.encode(sorted(host.workflows)).decode(),
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
