@@ -20,7 +20,15 @@ class MemoryEvidence:
     def cases(self) -> Iterator[Case]:
         for row in self._store._runs.values():
             standing = Standing(
-                row.id, row.status, row.wake_at, row.owner, row.epoch, row.inbox_n, row.tags, row.created_at, row.updated_at
+                row.id,
+                row.status,
+                row.wake_at,
+                row.owner,
+                row.epoch,
+                row.inbox_n,
+                row.tags,
+                row.created_at,
+                row.updated_at,
             )
             facts = [Fact._make(event[1:]) for event in self._store._events[row.id]]
             inbox = [message.n for message in self._store._inbox[row.id]]
