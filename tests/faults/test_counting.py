@@ -21,6 +21,9 @@ from perdure.store.sqlite.engine import SqliteStore
 class Counting(lives.Mortal):
     changed = 0
     alone = threading.RLock()
+    def change_count(self):
+        with self.alone:
+            return super().change_count()
     def _cross(self, name, function, *args, **kwargs):
         with self.alone:
             writer = self.inner._session.writer

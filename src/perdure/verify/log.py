@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from msgspec.msgpack import encode as pack
+
 from perdure.verify.evidence import Case, Fact, Finding, Unreadable, detail_of, facts_in
 
 RESULTS = frozenset(
@@ -45,40 +47,12 @@ def chain(case: Case) -> Iterator[Finding]:
 
 
 def digest(before: bytes, run_id: str, fact: Fact) -> bytes:
-    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the packed row."""
-    row = (
+    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the row as MessagePack."""
+    contents = (
         run_id, fact.seq, fact.at, fact.epoch, fact.type, fact.op, fact.kind, fact.name, fact.attempt, fact.state,
         fact.digest, fact.detail, fact.input, fact.payload,
     )  # fmt: skip
-    return blake2b(before + bytes([0x90 | len(row)]) + b"".join(map(packed, row)), digest_size=16).digest()
-
-
-def packed(value: str | int | bytes | None) -> bytes:
-    """Return a value as MessagePack, in the shortest of its forms."""
-    if value is None:
-        return b"\xc0"
-    if isinstance(value, int):
-        return _packed_number(value)
-    if isinstance(value, str):
-        text = value.encode("utf-8", "surrogatepass")
-        return (bytes([0xA0 | len(text)]) if len(text) < 32 else _head((0xD9, 0xDA, 0xDB), len(text))) + text
-    return _head((0xC4, 0xC5, 0xC6), len(value)) + value
-
-
-def _head(codes: tuple[int, int, int], size: int) -> bytes:
-    code, width = next((code, width) for code, width in zip(codes, (1, 2, 4), strict=True) if size < 1 << 8 * width)
-    return bytes([code]) + size.to_bytes(width, "big")
-
-
-def _packed_number(value: int) -> bytes:
-    if -32 <= value < 128:
-        return value.to_bytes(1, "big", signed=value < 0)
-    for power, width in enumerate((1, 2, 4, 8)):
-        if 0 <= value < 1 << 8 * width:
-            return bytes([0xCC + power]) + value.to_bytes(width, "big")
-        if value < 0 and value >= -(1 << 8 * width - 1):
-            return bytes([0xD0 + power]) + value.to_bytes(width, "big", signed=True)
-    raise OverflowError(value)
+    return blake2b(before + pack(contents), digest_size=16).digest()
 
 
 def times(case: Case) -> Iterator[Finding]:
