@@ -16,7 +16,7 @@ from tests.faults import programs
 from tests.faults.lives import CRASHES, RUN_ID, Mortal, Shelf, canonical, engine_on, first_life, second_life
 
 PROGRAMS = ("plain", "straight", "cancelled")
-FEWEST = {"plain": 20, "straight": 12, "cancelled": 12}
+FEWEST = {"plain": 15, "straight": 12, "cancelled": 10}
 """Boundaries a program crosses at the very least: below that, nothing was tested."""
 
 
