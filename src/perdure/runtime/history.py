@@ -31,6 +31,8 @@ class Summary:
     """Operations with recorded attempts and no recorded answer: the body must ask for them."""
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
+    requests: set[str] = field(default_factory=set)
+    """Ids of the requests that were taken in: a send whose answer was lost may have been done twice."""
     deadline_passed: bool = False
     pythons: set[str] = field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
@@ -51,7 +53,7 @@ def summarise(events: Sequence[Event]) -> Summary:
             if isinstance(python, str):
                 summary.pythons.add(python)
         elif event.type in _FROM_INBOX:
-            summary.consumed = max(summary.consumed, int(_detail(event).get("n", 0)))
+            note_message(summary, event)
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
     for event in events:
@@ -62,6 +64,17 @@ def summarise(events: Sequence[Event]) -> Summary:
         elif event.type in _ANSWERS:
             summary.open_ops.discard(event.op)
     return summary
+
+
+def note_message(summary: Summary, event: Event) -> None:
+    """Take in an event that took in a message; void it if it repeats a request."""
+    detail = _detail(event)
+    summary.consumed = max(summary.consumed, int(detail.get("n", 0)))
+    request = detail.get("request")
+    if isinstance(request, str):
+        if request in summary.requests:
+            summary.voided.add(event.seq)
+        summary.requests.add(request)
 
 
 def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> None:
