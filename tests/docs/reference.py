@@ -39,7 +39,7 @@ ADVICE: dict[str, str] = {
     "run_cancelled": "Nothing, if it was meant; `perdure history ID` shows who asked and why.",
     "run_timed_out": "Start it again under another id with a longer `timeout`, or find the slow step in its history.",
     "run_terminated": "Nothing terminates a run in this version.",
-    "step_failed": "Look at `type_name`, `message` and `traceback_text`. Import the module of the class to get the class itself.",
+    "step_failed": "Look at `type_name`, `message`, `traceback_text`. Where its module is imported, you get the class itself.",
     "step_timed_out": "Give the step a longer `timeout` or a `retry`.",
     "store": "Catch it to catch whatever concerns the database.",
     "store_conflict": "Never seen by users.",
@@ -57,13 +57,17 @@ def pages() -> dict[Path, str]:
 
 # -------------------------------------------------------------------------------------------------------- Python API
 
+API_IS = (
+    "Everything is imported from `perdure`. Errors have [a page of their own](errors.md). A *duration* is a number "
+    'of seconds, a `timedelta`, or text such as `"200ms"`, `"30s"`, `"1h30m"`, `"2d"`.'
+)
+
 
 def python_page() -> str:
     parts = [
         "# Python API",
         NOTE,
-        "Everything is imported from `perdure`. Errors have [a page of their own](errors.md). A *duration* is a number "
-        'of seconds, a `timedelta`, or text such as `"200ms"`, `"30s"`, `"1h30m"`, `"2d"`.',
+        API_IS,
     ]
     for title, names in GROUPS.items():
         parts.append(f"## {title}")
