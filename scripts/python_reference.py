@@ -1,10 +1,13 @@
-"""Make the reference pages that follow from the code: ``python -m tests.docs.reference`` writes them."""
+"""Write the reference pages on the Python API and on errors: ``docs/reference/python.md`` and ``errors.md``.
+
+Run it after a change of a public name, signature or docstring: ``make reference``. A test fails while a page is not
+current.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import perdure
 from perdure import errors
 from perdure.api import blocking
-from tests.house.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FOLDER = ROOT / "docs" / "reference"
-NOTE = "<!-- Made from the code by `python -m tests.docs.reference`. Do not edit. -->"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+NOTE = "<!-- Written by scripts/python_reference.py from the code. Change the code, then run `make reference`. -->"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Defining": ("step", "workflow", "Retry", "Duration", "AsyncStep", "SyncStep", "Workflow"),
@@ -39,7 +41,7 @@ ADVICE: dict[str, str] = {
     "run_cancelled": "Nothing, if it was meant; `perdure history ID` shows who asked and why.",
     "run_timed_out": "Start it again under another id with a longer `timeout`, or find the slow step in its history.",
     "run_terminated": "Nothing terminates a run in this version.",
-    "step_failed": "Look at `type_name`, `message`, `traceback_text`. Where its module is imported, you get the class itself.",
+    "step_failed": "Look at `type_name` and `traceback_text`. Where its module is imported, you get the class itself.",
     "step_timed_out": "Give the step a longer `timeout` or a `retry`.",
     "store": "Catch it to catch whatever concerns the database.",
     "store_conflict": "Never seen by users.",
@@ -50,13 +52,6 @@ ADVICE: dict[str, str] = {
 }
 
 
-def pages() -> dict[Path, str]:
-    """Return every generated page."""
-    return {FOLDER / "python.md": python_page(), FOLDER / "errors.md": errors_page()}
-
-
-# -------------------------------------------------------------------------------------------------------- Python API
-
 API_IS = (
     "Everything is imported from `perdure`. Errors have [a page of their own](errors.md). A *duration* is a number "
     'of seconds, a `timedelta`, or text such as `"200ms"`, `"30s"`, `"1h30m"`, `"2d"`.'
@@ -64,6 +59,7 @@ API_IS = (
 
 
 def python_page() -> str:
+    """Return the page on the Python API."""
     parts = [
         "# Python API",
         NOTE,
@@ -203,8 +199,6 @@ def _text(doc: str | None) -> str:
     return re.sub(r"(?m)^(.*[^\n])\n(\*(?:Args|Attributes|Raises|Returns)\*)$", r"\1\n\n\2", text)
 
 
-# ------------------------------------------------------------------------------------------------------------ errors
-
 ERRORS_ARE = (
     "Every error is a `PerdureError` with a stable `code`. Its text says what happened, to which run and step, and "
     "what to do next. All are exported from `perdure`, except the internal `StoreConflict`."
@@ -212,6 +206,7 @@ ERRORS_ARE = (
 
 
 def errors_page() -> str:
+    """Return the page on errors."""
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\nInvariants")[0]
     lines = [
         "# Errors",
@@ -245,12 +240,14 @@ def _sentence(hint: str) -> str:
     return f"{hint[:1].upper()}{hint[1:]}." if hint else ""
 
 
-def members(kind: type[StrEnum]) -> list[str]:
-    """Return the values of an enumeration, as pages write them."""
-    return [f"`{member.value}`" for member in kind]
+PAGES = {"python.md": python_page, "errors.md": errors_page}
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), "utf-8")
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for path, text in pages().items():
-        path.write_text(text, "utf-8")
+    main()
