@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -393,3 +394,11 @@ async def every_task() -> list[str]:
 
 
 EVERY = SETTLED | RACES
+
+
+@perdure.workflow
+async def by_version() -> int:
+    """Here the code itself depends on the Python version, which no engine can hide."""
+    if sys.version_info >= (3, 12):
+        return await add(1, 1)
+    return await plus.aio(1, 1)

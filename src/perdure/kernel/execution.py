@@ -268,6 +268,12 @@ class Execution:
         if operation is not None:
             operation.note(event)
 
+    def asks_for(self, event: Event) -> bool:
+        """Whether the body waits for exactly what ``event`` records: for events a retry has put in doubt."""
+        operation = self._pending.get(event.op or "")
+        asked = operation is not None and (operation.kind, operation.name) == (event.kind, event.name)
+        return asked and operation is not None and operation.could_be(event)
+
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self._fresh = self._fresh, []

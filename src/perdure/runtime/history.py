@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +27,8 @@ class Summary:
     """Events an operator's retry took back."""
     void_failures: set[int] = field(default_factory=set)
     """Those of them whose operation starts over."""
+    doubtful: set[int] = field(default_factory=set)
+    """Events that count only if the body asks for exactly that when they come; see `perdure.kernel.failure`."""
     open_ops: set[str] = field(default_factory=set)
     """Operations with recorded attempts and no recorded answer: the body must ask for them."""
     consumed: int = 0
@@ -52,7 +54,7 @@ def summarise(events: Iterable[Event]) -> Summary:
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
     for event in events:
-        if event.op is None or event.seq in summary.voided:
+        if event.op is None or event.seq in summary.voided or event.seq in summary.doubtful:
             continue
         if event.type in _ATTEMPTS:
             summary.open_ops.add(event.op)
@@ -62,19 +64,19 @@ def summarise(events: Iterable[Event]) -> Summary:
 
 
 def _take_back(summary: Summary, reopened: Event, events: list[Event]) -> None:
-    """Void the terminal event, the failure that caused it, and the records of what that failure led to."""
+    """Void the terminal event and the failures that caused it; put in doubt what the body asked for after them."""
     detail = _detail(reopened)
     failed_seq = int(detail.get("failed_seq", 0))
-    cause = detail.get("cause_seq")
     summary.voided.add(failed_seq)
-    if cause is None:
+    causes = [int(seq) for seq in detail.get("cause_seqs", ())]
+    if not causes:
         return
-    summary.voided.add(int(cause))
-    summary.void_failures.add(int(cause))
+    summary.voided.update(causes)
+    summary.void_failures.update(causes)
     followed = set(detail.get("followed_by", ()))
-    summary.voided.update(event.seq for event in events if event.op in followed and int(cause) < event.seq < failed_seq)
+    summary.doubtful.update(event.seq for event in events if event.op in followed and causes[0] < event.seq < failed_seq)
 
 
-def _detail(event: Event) -> dict[str, object | int]:
+def _detail(event: Event) -> dict[str, Any]:
     found = msgspec.json.decode(event.detail) if event.detail else {}
     return found if isinstance(found, dict) else {}

@@ -137,7 +137,7 @@ class ResidentRun:
             undelivered.popleft()
             if event.seq in self._replayed.voided:
                 self._guarded(self._void, event)
-            else:
+            elif event.seq not in self._replayed.doubtful or execution.asks_for(event):
                 self._guarded(execution.deliver, event)
             if event.type == EventType.STEP_ATTEMPT_FAILED and self._live:
                 self._retry_later(event)
