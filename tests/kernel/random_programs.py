@@ -152,13 +152,15 @@ async def group(*trees: Tree) -> list[Any]:
 
 @node
 async def aborted_group(*trees: Tree) -> Any:
+    failed = 0
     try:
         async with asyncio.TaskGroup() as tasks:
             for tree in trees:
                 tasks.create_task(tidy(tree))
             tasks.create_task(fail("abort"))  # type: ignore[arg-type]
     except* Exception as errors:  # noqa: BLE001
-        return len(errors.exceptions)
+        failed = len(errors.exceptions)
+    return failed
 
 
 @node

@@ -7,9 +7,9 @@ import pytest
 from tests.kernel.random_programs import act_out, grow
 from tests.kernel.replay import check_everywhere
 
-PROGRAMS = 20
+PROGRAMS = 16
 SEEDS = 60
-APART = 23
+APART = 31
 """Crash points tried per commit: each such, beginning elsewhere for every seed. A nightly campaign tries all."""
 
 

@@ -212,7 +212,12 @@ class RunLoop(asyncio.AbstractEventLoop):
                 budget -= 1
                 if budget < 0:
                     raise Spinning
-                handle.context.run(handle.callback, *handle.args)
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as on any event loop, a callback's error is only told
+                    self.call_exception_handler({"message": f"error in callback {handle.callback!r}", "exception": error})
         finally:
             events._set_running_loop(outer)  # noqa: SLF001
             sys.set_asyncgen_hooks(*hooks)
