@@ -55,7 +55,7 @@ class World:
             "url": self.url, "name": name, "workflows": list(modules), "options": chosen, "fault": fault,
             "barrier": barrier, "start": list(start), "client": client,
         }  # fmt: skip
-        path = f"{ROOT}{os.pathsep}{Path(perdure.__file__).parents[1]}"
+        path = os.pathsep.join(map(str, (ROOT, Path(perdure.__file__).parents[1], self.folder)))
         around = {PLACE: str(self.ledger.path), "PYTHONPATH": path, **(env or {})}
         child = self._spawn(sys.executable, "-m", "tests.cases.worker", json.dumps(request), env=around)
         if wait:

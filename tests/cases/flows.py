@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
@@ -264,3 +265,135 @@ async def tidy() -> str:
     finally:
         await release()
     return "through"
+
+
+@step
+async def hold_interpreter(seconds: float) -> str:
+    """Make one call that keeps the interpreter lock, in W1 only."""
+    note()
+    if worker() == "W1":
+        ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    return worker()
+
+
+@workflow
+async def greedy(seconds: float) -> list[str]:
+    return [await hold_interpreter(seconds), await second()]
+
+
+@step(timeout="0.4s", retry=Retry(attempts=3, initial="10ms", jitter=False))
+async def hanging() -> int:
+    note()
+    attempt = perdure.step_info().attempt
+    if attempt == 1:
+        raise ValueError("the first attempt fails")
+    if attempt == 2:
+        await asyncio.Event().wait()
+    return attempt
+
+
+@workflow
+async def hangs_once() -> int:
+    return await hanging()
+
+
+@step
+async def fails() -> None:
+    note()
+    raise ValueError("after the wait")
+
+
+@step(retry=Retry(attempts=2, initial="10ms"))
+async def fails_once() -> int:
+    note()
+    if perdure.step_info().attempt == 1:
+        raise ValueError("after the wait")
+    return perdure.step_info().attempt
+
+
+@workflow
+async def wait_then_fail() -> None:
+    await asyncio.sleep(0.3)
+    await fails()
+
+
+@workflow
+async def wait_then_try_twice() -> int:
+    await asyncio.sleep(0.3)
+    return await fails_once()
+
+
+@step(retry=Retry(attempts=3, initial="60s"))
+async def fails_long() -> None:
+    note()
+    raise ValueError("wait a minute")
+
+
+@workflow
+async def retries_late() -> None:
+    await fails_long()
+
+
+@workflow
+async def all_of(due: float) -> str:
+    """Wait for three timers that are due in the same microsecond."""
+    await asyncio.gather(*(asyncio.sleep(due) for _ in range(3)))
+    await last("all")
+    return "all"
+
+
+@workflow
+async def first_of(due: float) -> str:
+    waits = [asyncio.create_task(asyncio.sleep(due)) for _ in range(3)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    await last("first")
+    return "first"
+
+
+@step
+async def blocking(seconds: float) -> str:
+    """Block the event loop, which an async step must not do."""
+    note()
+    time.sleep(seconds)
+    return worker()
+
+
+@workflow
+async def blocks_loop(seconds: float) -> str:
+    return await blocking(seconds)
+
+
+@step
+def asks_back(url: str, n: int) -> str:
+    """Start another run from a step on a thread, wait for it, and read its status."""
+    note()
+    with perdure.SyncEngine(url, worker=False) as engine:
+        run = engine.start("trivial", n=n, id=f"inner-{n}")
+        run.result(timeout=15)
+        return str(run.status())
+
+
+@workflow
+async def outer(url: str, n: int) -> str:
+    return await asks_back.aio(url, n)
+
+
+@step(timeout="0.3s", retry=Retry(attempts=2, initial="1ms"))
+def slow_thread(seconds: float) -> int:
+    note()
+    attempt = perdure.step_info().attempt
+    if attempt == 1:
+        time.sleep(seconds)
+    note(phase="end")
+    return attempt
+
+
+@workflow
+async def times_out(seconds: float) -> int:
+    return await slow_thread.aio(seconds)
+
+
+@workflow
+async def stuck() -> None:
+    """Wait for something that never comes, which parks the run."""
+    await asyncio.get_running_loop().create_future()

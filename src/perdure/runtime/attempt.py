@@ -53,13 +53,20 @@ class Attempt:
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("_abandoned", "run", "running")
+    __slots__ = ("_abandoned", "run", "running", "waiting")
 
     def __init__(self, run: ResidentRun) -> None:
         self.run = run
         self.running: dict[str, Attempt] = {}
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
+        self.waiting: dict[str, int] = {}
+        """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
         self._abandoned = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether any attempt runs or is about to: the run has something to do."""
+        return bool(self.running or self.waiting)
 
     # -- beginning -----------------------------------------------------------------------------------------------
 
@@ -83,11 +90,11 @@ class Attempts:
     def _launch(self, operation: StepOperation, number: int) -> None:
         host = self.run.host
         if not host.lease_holds():
+            self.waiting[operation.id] = number
             host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
             return
-        previous = self.running.get(operation.id)
-        if previous is not None:
-            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)  # its thread has not ended yet
+        if operation.id in self.running:  # a timed-out attempt whose thread has not ended
+            self.waiting[operation.id] = number
             return
         attempt = Attempt(operation, number)
         self.running[operation.id] = attempt
@@ -101,6 +108,7 @@ class Attempts:
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         run = self.run
+        self.waiting.pop(operation.id, None)
         if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
             return
         self._launch(operation, number)
@@ -178,6 +186,8 @@ class Attempts:
             return
         del self.running[operation.id]
         if attempt.timed_out:
+            if operation.id in self.waiting:
+                self._launch_if_wanted(operation, self.waiting[operation.id])
             run.pump_soon()
             return
         if attempt.given_up:
@@ -266,6 +276,7 @@ class Attempts:
 
     def give_up(self, operation: Any) -> None:
         """The body no longer waits for it: stop the attempt if it can be stopped."""
+        self.waiting.pop(operation.id, None)
         attempt = self.running.get(operation.id)
         if attempt is None or attempt.timed_out:
             return

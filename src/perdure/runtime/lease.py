@@ -46,13 +46,21 @@ class Lease:
         """Whether effects may be started now."""
         return boot_time() < self._deadline and not self.lost
 
+    @property
+    def beating(self) -> bool:
+        """Whether its thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
+
     def granted(self, sent: float) -> None:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
         self._deadline = sent + self._lease_us * 0.9 / 1_000_000
 
-    def start(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
-        """Begin to beat; ``beaten`` is called on ``loop`` after each answer."""
-        self._thread = threading.Thread(target=self._run, args=(loop, beaten), name="perdure-lease", daemon=True)
+    def start(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
+        """Begin to beat; ``beaten`` is called on ``loop`` after each answer, ``look`` on the thread in each round."""
+        arguments = (loop, beaten, look)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="perdure-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,7 +69,9 @@ class Lease:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    def _run(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
+    def _run(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
         interval = self._lease_us / 3_000_000
         pause = interval
         while not self._stop.wait(pause):
@@ -79,6 +89,7 @@ class Lease:
                 self.lost = True
             try:
                 loop.call_soon_threadsafe(beaten, answer)
+                look()
             except RuntimeError:
                 return  # the loop is closed
             if self.lost:

@@ -377,7 +377,7 @@ class ResidentRun:
     # -- idleness ------------------------------------------------------------------------------------------------
 
     def _note_idle(self) -> None:
-        idle = not (self.attempts.running or self.recorder.busy or self._gated or self._early or self._fetching)
+        idle = not (self.attempts.under_way or self.recorder.busy or self._gated or self._early or self._fetching)
         if idle and not self._wakes_pending():
             text = "the body waits for something that can never happen: no step, timer or message is outstanding"
             closing.park(self, text, "fix the code, then perdure retry")

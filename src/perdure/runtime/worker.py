@@ -26,6 +26,7 @@ from perdure.runtime.resident import ResidentRun
 from perdure.runtime.services.eviction import Eviction
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
+from perdure.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,9 @@ CLAIM_BATCH = 50
 class Worker:
     """See the module. All methods run on the engine's event loop."""
 
-    def __init__(self, host: Host, name: str | None = None) -> None:
+    def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
         self.host = host
+        self._only = only
         self.id = uuid7()
         """Of this incarnation: a worker that was declared dead goes on under a new one."""
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -75,13 +77,13 @@ class Worker:
         now = host.store.now()
         row = WorkerRow(
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode(host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode([] if self._only else host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
         self.lease.granted(sent)
         host.lease = self.lease
-        self.lease.start(host.loop, self._beaten)
+        self.lease.start(host.loop, self._beaten, Watchdog(host.loop).look)
 
     async def stop(self, grace_s: float) -> None:
         """Stop claiming, let steps in flight finish within ``grace_s``, hand the rest back, say good-bye."""
@@ -121,6 +123,16 @@ class Worker:
             await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
         except StoreError as error:
             logger.warning("could not say good-bye, the lease will run out: %s", error)
+
+    @property
+    def failure(self) -> str | None:
+        """Why this worker cannot go on; None while it can."""
+        rejoining = self._rejoining
+        if rejoining is not None and rejoining.done() and not rejoining.cancelled() and rejoining.exception():
+            return f"it cannot register again: {rejoining.exception()}"
+        if self.running and not self.lease.lost and not self.lease.beating:
+            return "the heartbeat has ended"
+        return None
 
     # -- taking runs ---------------------------------------------------------------------------------------------
 
@@ -176,7 +188,7 @@ class Worker:
     async def _claim(self) -> None:
         host = self.host
         limit = min(host.free, CLAIM_BATCH)
-        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit)
+        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=self._only)
         claimant = Claimant(self.id, host.python, host.settings.max_deaths)
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:

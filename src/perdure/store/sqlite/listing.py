@@ -9,7 +9,7 @@ import msgspec
 from perdure.errors import StoreCorrupt
 from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
 from perdure.model.filter import QueueStats, StoreStats
-from perdure.model.run import RunRow
+from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store.sqlite.batch import SQL
 
@@ -118,4 +118,5 @@ def stats(connection: apsw.Connection, now: int) -> StoreStats:
             due, oldest = due + count, min(oldest, first)
         if due:
             waiting.append(QueueStats(queue, workflow, due, oldest))
-    return StoreStats(runs, tuple(waiting), tuple(execute(SQL["workers"]).fetchall()))
+    workers = tuple(WorkerRow._make(row) for row in execute(SQL["workers"]).fetchall())
+    return StoreStats(runs, tuple(waiting), workers)

@@ -223,4 +223,4 @@ select count(*), min(wake_at) from run
 where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
 
 -- workers: known workers
-select id, state, expires_at from worker order by id
+select * from worker order by id
