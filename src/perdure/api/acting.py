@@ -57,7 +57,9 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
         begun = row.epoch > 0 and row.status == Status.PENDING
         if row.status in _UNBEGUN and not begun:
             # Its body is not running and need not run for this: no worker is needed.
-            if isinstance(await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed):
+            if isinstance(
+                await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed
+            ):
                 return True
             continue
         outcome = await connection.write(Send(Message(run_id, 0, "cancel", connection.store.now(), detail)))
@@ -101,7 +103,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
 def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
     causes = facts.get("cause_seqs")
     if not causes:
-        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code to end differently"
+        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code"
     names = " and ".join(sorted({repr(event.name) for event in events if event.seq in causes}))
     noun = "step" if len(causes) == 1 else "steps"
     return f"run {run_id} goes on: {noun} {names} tried again, completed steps keep their results"

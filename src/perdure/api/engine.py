@@ -143,18 +143,18 @@ class Engine:
 
     @overload
     async def start(
-        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,  # noqa: A002
+        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
         timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",  # noqa: A002
+        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",
         priority: int = 0, delay: Duration | None = None, version: str | None = None,
         timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     async def start(
-        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,  # noqa: A002
+        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
         tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[Any]:  # fmt: skip

@@ -65,7 +65,7 @@ def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
 
 def prepare(
     connection: Connection, name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...],
-    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,  # noqa: A002
+    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,
     version: str | None, timeout: Duration | None, tags: Mapping[str, str] | None, claim_for: Worker | None,
 ) -> Create:  # fmt: skip
     """Return the write that records a run, claimed for ``claim_for`` at once if given.
@@ -89,7 +89,8 @@ def prepare(
     wake_at = now + (0 if delay is None else microseconds(delay, "delay"))
     deadline = None if timeout is None else now + microseconds(timeout, "timeout")
     started = Draft(EventType.RUN_STARTED, now, state=_PENDING, input=given)
-    drafts, status, owner, epoch = (started,), Status.PENDING, None, 0
+    drafts: tuple[Draft, ...] = (started,)
+    status, owner, epoch = Status.PENDING, None, 0
     if claim_for is not None and wake_at <= now:
         drafts = (started, claim_for.claim_draft(now, bound))
         status, owner, epoch = Status.RUNNING, claim_for.id, 1

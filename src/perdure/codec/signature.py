@@ -89,9 +89,7 @@ class CallSignature:
         if parameter.default is parameter.empty:
             self._required.add(name)
 
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str = ""
-    ) -> dict[str, Any]:
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str = "") -> dict[str, Any]:
         """Return the arguments by parameter name, as they are stored.
 
         Args:
@@ -155,11 +153,7 @@ class CallSignature:
                 break
             args.append(stored[name])
         by_position = self._positional[: len(args)]
-        kwargs = {
-            name: value
-            for name, value in stored.items()
-            if name in self._by_name and name not in by_position
-        }
+        kwargs = {name: value for name, value in stored.items() if name in self._by_name and name not in by_position}
         args.extend(stored.get(self._var_positional, ()))
         kwargs.update(stored.get(self._var_keyword, {}))
         return tuple(args), kwargs
@@ -215,9 +209,7 @@ def encode_call(
         raise
 
 
-def _name_argument(
-    signature: CallSignature, stored: dict[str, Any], codec: Codec, label: str
-) -> None:
+def _name_argument(signature: CallSignature, stored: dict[str, Any], codec: Codec, label: str) -> None:
     """Raise the error for the one argument that is refused on its own, if there is one."""
     for name, value in stored.items():
         try:
@@ -235,9 +227,7 @@ def _name_argument(
             ) from error.__cause__
 
 
-def decode_call(
-    signature: CallSignature, data: bytes, codec: Codec
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def decode_call(signature: CallSignature, data: bytes, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments that were stored.
 
     Raises:

@@ -95,6 +95,10 @@ class Operation:
         """Whether ``event``, of the same kind and name, records this very request: with the same arguments."""
         return self.digest == event.digest
 
+    def release(self) -> None:
+        """Let go of what refers back to the operation, once it is answered."""
+        self.future = None
+
     def fired(self, now: int) -> Draft:
         """Return the event that records that the time asked for has come."""
         raise NotImplementedError

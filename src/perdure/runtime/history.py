@@ -10,7 +10,7 @@ import msgspec
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from perdure.model.event import Event
 
@@ -38,9 +38,12 @@ class Summary:
     """Minor versions of the interpreters that worked on it."""
 
 
-def summarise(events: Iterable[Event]) -> Summary:
+FRESH = Summary()
+"""Of a log that holds nothing but start and claim. Never changed."""
+
+
+def summarise(events: Sequence[Event]) -> Summary:
     """Read a log once."""
-    events = list(events)
     summary = Summary()
     for event in events:
         if event.type == EventType.RUN_REOPENED:
@@ -63,7 +66,7 @@ def summarise(events: Iterable[Event]) -> Summary:
     return summary
 
 
-def _take_back(summary: Summary, reopened: Event, events: list[Event]) -> None:
+def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> None:
     """Void the terminal event and the failures that caused it; put in doubt what the body asked for after them."""
     detail = _detail(reopened)
     failed_seq = int(detail.get("failed_seq", 0))

@@ -23,6 +23,7 @@ from perdure.model.write import Committed
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
+from perdure.runtime.returning import Returns
 from perdure.runtime.services.eviction import Eviction
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
@@ -57,6 +58,10 @@ class Worker:
         self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
         self._claim_wanted = False
         self._claiming: asyncio.Task[None] | None = None
+        self._claim_batch = CLAIM_BATCH
+        self._returns = Returns(host)
+        self._on_the_way: set[str] = set()
+        """Runs that are ours, or may be, and are not here yet."""
         self._alone: list[Claimed] = []
         """Runs their last workers died of; executed when nothing else is here."""
 
@@ -77,7 +82,8 @@ class Worker:
         now = host.store.now()
         row = WorkerRow(
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode([] if self._only else host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode([] if self._only else host.settings.queues).decode(),
+            msgspec.json.encode(sorted(host.workflows)).decode(),
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
@@ -99,6 +105,9 @@ class Worker:
         await self._drain(grace_s)
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
+        for claimed in self._alone:
+            self._returns.give_back(claimed.append.events[-1], "the worker stops")
+        self._alone.clear()
         deadline = boot_time() + 5
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
@@ -150,6 +159,7 @@ class Worker:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
         future: asyncio.Future[Outcome] = self.host.loop.create_future()
         self.host.reserved += 1
+        self._on_the_way.add(create.row.id)
         self.host.writer.submit(create, _Adoption(self, future))
         return future
 
@@ -157,6 +167,10 @@ class Worker:
         """Execute a run this worker has just created and claimed."""
         if self._is_ours(create.row.owner):
             self._reside(create.row, 1, create.events)
+
+    def arrived(self, run_id: str) -> None:
+        """Note that a run is no longer on its way to here."""
+        self._on_the_way.discard(run_id)
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -187,7 +201,8 @@ class Worker:
 
     async def _claim(self) -> None:
         host = self.host
-        limit = min(host.free, CLAIM_BATCH)
+        limit = min(host.free, self._claim_batch)
+        self._claim_batch = min(self._claim_batch * 2, CLAIM_BATCH)
         request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=self._only)
         claimant = Claimant(self.id, host.python, host.settings.max_deaths)
 
@@ -201,14 +216,18 @@ class Worker:
                     "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
                 )
                 host.waiters.tell(claimed.row.id, claimed.append.events[-1])
-            elif claimed.deaths and claimed.deaths >= host.settings.max_deaths - 1:
-                self._alone.append(claimed)
-            else:
+            elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
                 await self._take(claimed)
+            elif not self._alone:
+                self._alone.append(claimed)
+            else:  # the one that is executed first must not take the good name of the others with it
+                self._returns.give_back(claimed.append.events[-1], "it may kill its worker and has to be alone")
+                self._claim_batch = 1
         if len(claims) == limit or self._alone:
             self._claim_wanted = True
 
     async def _take(self, claimed: Claimed) -> None:
+        self._on_the_way.add(claimed.row.id)
         recent = claimed.recent
         if recent and recent[0].seq == 1:
             history: Sequence[Event] = recent
@@ -221,6 +240,7 @@ class Worker:
                 self.host.loop.call_later(0.5, self._take_later, claimed)
                 return
             history = [event for event in history if event.seq < claimed.append.events[0].seq]
+        self._on_the_way.discard(claimed.row.id)
         change = claimed.append.change
         if change is not None and self._is_ours(change.owner):
             self._reside(claimed.row, change.epoch, [*history, *claimed.append.events])
@@ -298,6 +318,9 @@ class Worker:
             if run.settled_in and (here is None or here[0] != run.recorder.epoch) and not run.leaving:
                 run.drop("the database says it moved on")
             run.settled_in = True
+        if self._claiming is None:
+            alone = {claimed.row.id for claimed in self._alone}
+            self._returns.reconcile(owned, self._on_the_way | alone | self.host.runs.keys())
 
 
 class _Adoption:
@@ -312,6 +335,7 @@ class _Adoption:
     def settled(self, write: Create, outcome: Outcome) -> None:
         """Begin to execute, then tell the caller of the start."""
         self.worker.host.reserved -= 1
+        self.worker.arrived(write.row.id)
         if not self.future.done():
             self.future.set_result(outcome)
         if type(outcome) is Committed:

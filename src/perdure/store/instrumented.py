@@ -113,6 +113,10 @@ class Instrumented:
         """See `perdure.store.base.Store.heartbeat`."""
         return self._call("heartbeat", self.inner.heartbeat, worker_id, lease_us)
 
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """See `perdure.store.base.Store.owned`."""
+        return self._call("owned", self.inner.owned, worker_id)
+
     def sweep(self) -> list[str]:
         """See `perdure.store.base.Store.sweep`."""
         return self._call("sweep", self.inner.sweep)
@@ -144,7 +148,3 @@ class Instrumented:
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`."""
         return self._call("change_count", self.inner.change_count)
-
-    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
-        """See `perdure.store.base.Store.owned`."""
-        return self._call("owned", self.inner.owned, worker_id)

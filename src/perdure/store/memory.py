@@ -132,7 +132,9 @@ class MemoryStore:
         row = write.row
         taken = self._runs.get(row.id) or self._tombstones.get(row.id)
         if taken is not None:
-            return Existing(taken)
+            log = self._events.get(row.id, [])[: len(write.events)]
+            ours = [event.commit_id for event in log] == [event.commit_id for event in write.events]
+            return COMMITTED if ours else Existing(taken)
         _check_row(row)
         _check_values(value for event in write.events for value in event)
         _check_values(text for tag in write.tags for text in tag)
@@ -148,7 +150,7 @@ class MemoryStore:
             return Conflict(None)
         log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
         tail = len(log)
-        if last.seq <= tail and log[first.seq - 1].commit_id == log[last.seq - 1].commit_id == first.commit_id:
+        if last.seq <= tail and all(log[one.seq - 1].commit_id == one.commit_id for one in (first, last)):
             return COMMITTED
         if write.run_id in broken or first.seq != tail + 1:
             return Conflict(tail)
@@ -216,7 +218,9 @@ class MemoryStore:
             if worker is None or worker.state != "live":
                 return []
             rows = [row for row in self._runs.values() if self._may_claim(row, request, now)]
-            rows.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
+            rows.sort(
+                key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at)
+            )  # stable: then oldest first
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
             for one in claimed:
                 outcome = self._append(one.append, set())
@@ -248,10 +252,14 @@ class MemoryStore:
             if worker is None or worker.state != "live":
                 return Heartbeat(alive=False, owned={})
             state = "live" if lease_us > 0 else "left"
-            self._workers[worker_id] = worker._replace(
-                state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0)
-            )
-            return Heartbeat(lease_us > 0, self._owned(worker_id))
+            self._workers[worker_id] = worker._replace(state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0))
+            return Heartbeat(lease_us > 0, self.owned(worker_id))
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of what a worker owns."""
+        self._check()
+        with self._lock:
+            return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead; forget those that own nothing."""
@@ -336,15 +344,6 @@ class MemoryStore:
         """Nobody else can write here."""
         self._check()
         return 0
-
-    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
-        """Return what a worker owns."""
-        self._check()
-        with self._lock:
-            return self._owned(worker_id)
-
-    def _owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
-        return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
 
 
 def _check_row(row: RunRow) -> None:

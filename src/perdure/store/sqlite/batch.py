@@ -1,14 +1,14 @@
 """The hot path of a commit: many writes as few statements.
 
 Writes of different runs commute, so they are grouped by kind; writes of one run keep their order. Whatever is unusual
-(a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and `perdure.store.sqlite.settle`
-does the batch again with its eyes open.
+(a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and
+`perdure.store.sqlite.settle` does the batch again with its eyes open.
 """
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,22 +27,33 @@ if TYPE_CHECKING:
 SQL = queries("sqlite")
 _ROWS = 50
 """Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
-_EVENT_ROW = f"({', '.join('?' * len(Event._fields))})"
-_RUN_ROW = f"({', '.join('?' * len(RunRow._fields))})"
-_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([_EVENT_ROW] * n)}" for n in range(_ROWS + 1)]
-_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([_RUN_ROW] * n)}" for n in range(_ROWS + 1)]
+# Statements for n rows each.
+_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([SQL['event_row']] * n)}" for n in range(_ROWS + 1)]
+_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([SQL['run_row']] * n)}" for n in range(_ROWS + 1)]
+_COUNT_EVENT = [f"{SQL['count_event']} (values {', '.join([SQL['event_place']] * n)})" for n in range(_ROWS + 1)]
 _CHANGE = SQL["change_run"]
-_TAKEN = SQL["taken"]
+_MOST_TAILS = 100_000
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
 
-class Doubt(Exception):  # noqa: N818 - not an error: the batch needs a second look
+Tails = dict[str, int]
+"""Run id to a seq that is known to be in its log: what the next append is checked against without asking."""
+_Values = tuple[str | bytes | int | None, ...]
+
+
+class Doubt(Exception):
     """The batch cannot be applied blindly."""
 
 
-def apply(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+def apply(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
     """Apply a batch inside the open transaction and answer each write.
+
+    Args:
+        connection: in a write transaction.
+        batch: what to apply.
+        now: the common clock.
+        tails: must be cleared if the transaction does not commit.
 
     Raises:
         Doubt: something in the batch is not as it was believed to be; the transaction must be rolled back.
@@ -50,12 +61,12 @@ def apply(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list
     """
     for write in batch:
         if not isinstance(write, Append | Create):
-            return _mixed(connection, batch, now)
-    plain(connection, batch, now)
+            return _mixed(connection, batch, now, tails)
+    plain(connection, batch, now, tails)
     return [COMMITTED] * len(batch)
 
 
-def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> None:
     """Apply creates and appends: all of them or none.
 
     Raises:
@@ -63,12 +74,17 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
     """
     events: list[Event] = []
     creates: list[Create] = []
-    changes: list[tuple[object, ...]] = []
-    consumed: list[tuple[str, int]] = []
+    changes: list[_Values] = []
+    consumed: list[_Values] = []
+    unsure: list[_Values] = []
     for write in batch:
         if isinstance(write, Append):
             run_id, new, change, taken = write
             events += new
+            before = new[0].seq - 1
+            if tails.get(run_id) != before:
+                unsure.append((run_id, before))
+            tails[run_id] = before + len(new)
             if change is not None:
                 changes.append(_change(run_id, change, now))
             if taken:
@@ -76,19 +92,36 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int) -> None
         elif isinstance(write, Create):
             creates.append(write)
             events += write.events
+            tails[write.row.id] = len(write.events)
     if creates:
         _create(connection, creates, batch)
     _insert(connection, _INSERT_EVENT, events)
+    _check_gap(connection, unsure)
     if changes:
-        before = connection.total_changes()
-        connection.executemany(_CHANGE, changes)
-        if connection.total_changes() - before != len(changes):
-            raise Doubt
+        _apply_changes(connection, changes)
     if consumed:
         connection.executemany(SQL["take_message"], consumed)
+    if len(tails) > _MOST_TAILS:
+        tails.clear()
 
 
-def _change(run_id: str, change: Change, now: int) -> tuple[object, ...]:
+def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
+    before = connection.total_changes()
+    connection.executemany(_CHANGE, changes)
+    if connection.total_changes() - before != len(changes):
+        raise Doubt
+
+
+def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
+    """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
+    for start in range(0, len(unsure), _ROWS):
+        part = unsure[start : start + _ROWS]
+        found = connection.execute(_COUNT_EVENT[len(part)], tuple(chain.from_iterable(part))).get
+        if found != len(part):
+            raise Doubt
+
+
+def _change(run_id: str, change: Change, now: int) -> _Values:
     before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at = change
     return (after, epoch, owner, after in _WAKEABLE, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before)
 
@@ -98,7 +131,7 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     if len(creates) != len(batch):
         _check_order(batch, ids)
     stale = [create.row.id for create in creates if not create.fresh]
-    if stale and connection.execute(_TAKEN, (_json(stale).decode(),)).fetchone():
+    if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
     _insert(connection, _INSERT_RUN, [create.row for create in creates])
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
@@ -116,7 +149,7 @@ def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
             raise Doubt
 
 
-def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[tuple[object, ...]]) -> None:
+def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[_Values]) -> None:
     total = len(rows)
     if total == 1:
         connection.execute(statements[1], rows[0])
@@ -128,7 +161,7 @@ def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[t
         connection.execute(statements[total - whole], tuple(chain.from_iterable(rows[whole:])))
 
 
-def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> list[Outcome]:
+def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
     """Apply a batch that has sends or purges, each after what comes before it for the same run."""
     outcomes: list[Outcome] = [COMMITTED] * len(batch)
     waiting: list[Write] = []
@@ -136,23 +169,23 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int) -> lis
     for place, write in enumerate(batch):
         if isinstance(write, Send | Purge):
             if (write.message.run_id if isinstance(write, Send) else write.run_id) in touched:
-                plain(connection, waiting, now)
+                plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
         else:
             waiting.append(write)
             touched.add(write.run_id if isinstance(write, Append) else write.row.id)
-    plain(connection, waiting, now)
+    plain(connection, waiting, now, tails)
     return outcomes
 
 
 def send(connection: apsw.Connection, write: Send, now: int) -> Outcome:
     """Put a message into an inbox and wake the run, or say why not."""
     run_id, _, kind, sent_at, detail = write.message
-    row = connection.execute(SQL["send"], (run_id, now)).fetchall()
-    if not row:
+    numbered = fetch(connection, "send", run_id, now)
+    if not numbered:
         return _refusal(connection, run_id)
-    connection.execute(SQL["insert_message"], (run_id, row[0][0], kind, sent_at, detail))
+    connection.execute(SQL["insert_message"], (run_id, numbered[0][0], kind, sent_at, detail))
     return COMMITTED
 
 
@@ -172,19 +205,22 @@ _OPEN = frozenset({"pending", "running", "waiting", "paused", "parked"})
 
 
 def _refusal(connection: apsw.Connection, run_id: str) -> Closed | Missing:
-    status = connection.execute(SQL["status_of"], (run_id,)).get
-    if status is not None:
-        return Closed(status)
-    return Missing(tombstone(connection, run_id))
+    found = fetch(connection, "status_of", run_id)
+    return Closed(found[0][0]) if found else Missing(tombstone(connection, run_id))
 
 
 def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
     """Return what a purged run left."""
-    row = connection.execute(SQL["get_request"], (run_id,)).fetchone()
-    return None if row is None else Tombstone._make(row)
+    found = fetch(connection, "get_request", run_id)
+    return Tombstone._make(found[0]) if found else None
 
 
 def run_row(connection: apsw.Connection, run_id: str) -> RunRow | None:
     """Return a run."""
-    row = connection.execute(SQL["get_run"], (run_id,)).fetchone()
-    return None if row is None else RunRow._make(row)
+    found = fetch(connection, "get_run", run_id)
+    return RunRow._make(found[0]) if found else None
+
+
+def fetch(connection: apsw.Connection, name: str, *values: str | bytes | int | None) -> list[tuple[Any, ...]]:
+    """Run a named statement and return all rows, so that none holds a snapshot open."""
+    return connection.execute(SQL[name], values).fetchall()

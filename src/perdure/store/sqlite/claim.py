@@ -14,7 +14,7 @@ from perdure.errors import StoreCorrupt
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import SQL, Doubt, plain, run_row
+from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain, run_row
 
 if TYPE_CHECKING:
     import apsw
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from perdure.store.base import Decide
 
 
-def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int) -> list[Claimed]:
+def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails) -> list[Claimed]:
     """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
 
     Raises:
         StoreCorrupt: a run that has no log, or a claim that does not fit the row it was made from.
     """
-    if request.limit < 1 or not connection.execute(SQL["is_live"], (request.worker_id,)).fetchone():
+    if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
         return []
     claimed = []
     for row in candidates(connection, request, now):
-        recent = connection.execute(SQL["load_tail"], (row.id, TAIL_EVENTS)).fetchall()
+        recent = fetch(connection, "load_tail", row.id, TAIL_EVENTS)
         if not recent:
             message = "the run has no log"
             raise StoreCorrupt(message, run_id=row.id)
         claimed.append(decide(row, tuple(Event._make(event) for event in reversed(recent)), now))
     try:
-        plain(connection, [one.append for one in claimed], now)
+        plain(connection, [one.append for one in claimed], now, tails)
     except Doubt:
         message = "a claim does not fit the run it was made for"
         raise StoreCorrupt(message) from None
@@ -52,21 +52,26 @@ def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> 
         row = run_row(connection, request.only)
         return [row] if row is not None and _may_claim(connection, row, request, now) else []
     queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
-    found: list[RunRow] = []
-    if request.take_over and connection.execute(SQL["gone"]).fetchone():
-        rows = connection.execute(SQL["bereft"], (queues, workflows, request.limit)).fetchall()
-        found = [RunRow._make(row) for row in rows]
+    found: list[tuple[int, RunRow]] = []
+    if request.take_over and fetch(connection, "gone"):
+        rows = fetch(connection, "bereft", queues, workflows, request.limit)
+        found = [(row[0], RunRow._make(row[1:])) for row in rows]
     level: int | None = None
     due = 0
-    for priority, queue, workflow in connection.execute(SQL["slots"], (queues, workflows, now)).fetchall():
+    for priority, queue, workflow in fetch(connection, "slots", queues, workflows, now):
         if due >= request.limit and priority != level:
             break
         level = priority
-        rows = connection.execute(SQL["due"], (queue, workflow, priority, now, request.limit)).fetchall()
+        rows = fetch(connection, "due", queue, workflow, priority, now, request.limit)
         due += len(rows)
-        found.extend(RunRow._make(row) for row in rows)
-    found.sort(key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at, row.id))
-    return found[: request.limit]
+        found.extend((row[0], RunRow._make(row[1:])) for row in rows)
+    found.sort(key=_turn)
+    return [row for _, row in found[: request.limit]]
+
+
+def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
+    number, row = candidate
+    return -row.priority, -1 if row.wake_at is None else row.wake_at, number
 
 
 def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, now: int) -> bool:
@@ -74,4 +79,4 @@ def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, 
         return False
     if row.owner is None:
         return row.wake_at is not None and row.wake_at <= now
-    return request.take_over and connection.execute(SQL["is_live"], (row.owner,)).fetchone() is None
+    return request.take_over and not fetch(connection, "is_live", row.owner)

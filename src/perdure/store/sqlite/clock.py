@@ -64,7 +64,7 @@ class Clock:
         """Return the time in microseconds since the epoch."""
         base, floor = self._state
         now = base + self._ticks()
-        return now if now >= floor else floor
+        return max(now, floor)
 
     def start(self, base: int) -> None:
         """Take the file's base over; before anybody has asked for the time."""

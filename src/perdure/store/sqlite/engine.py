@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
-from perdure.model.event import Event
-from perdure.model.run import Message
-from perdure.model.write import COMMITTED, Append, Create, Purge, Send
+from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
-from perdure.store.sqlite import claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import SQL, Doubt, apply, run_row, tombstone
+from perdure.store.sqlite import birth, claim, lease, listing, place, schema
+from perdure.store.sqlite.batch import Tails, apply, fetch, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
-from perdure.store.sqlite.settle import Settlement
+from perdure.store.sqlite.settle import Settlement, has_happened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
     from perdure.model.filter import Fact, RunFilter, StoreStats
-    from perdure.model.run import Heartbeat, RunRow, Tombstone, WorkerRow
+    from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
 
@@ -38,6 +37,34 @@ OLDEST_SQLITE = (3, 51, 3)
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
 _opening = threading.Lock()
 """Creating a file and opening it is one step for this process: a close in between would drop another store's locks."""
+
+
+def _renew_lock() -> None:
+    """Give a child of fork its own lock: another thread may have held this one, and does not exist there."""
+    global _opening  # noqa: PLW0603 - there is one per process by its nature
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+R = TypeVar("R")
+
+
+def _no_telling(_: object) -> None:
+    """Answer the question whether something was recorded that carries no id of ours."""
+
+
+def _conclude(*, done: bool | None) -> None:
+    """Raise unless a COMMIT that failed is there all the same.
+
+    Raises:
+        StoreUnavailable: always else.
+    """
+    if done:
+        return
+    message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
+    raise StoreUnavailable(message, unknown=done is None)
 
 
 def open_store(url: str, options: StoreOptions) -> Store:
@@ -62,6 +89,7 @@ class SqliteStore:
         self._clock = Clock(self._machine)
         self._session: Session | None = None
         self._busy_looks = 0
+        self._tails: Tails = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -72,45 +100,68 @@ class SqliteStore:
         """Connect, migrate, check what SQLite gives, and join the file's clock."""
         if self._session is not None:
             return
-        options = self._options
-        _check_options(options)
+        _check_options(self._options)
         with _opening:
-            file = place.check(self._path, read_only=options.read_only, must_exist=not options.create)
-            created = not options.read_only and place.create(file)
-            session = Session(
-                file, durability=options.durability, busy_timeout_s=options.busy_timeout_s, read_only=options.read_only
-            )
-            try:
-                self._connect(session)
-            except BaseException:
-                session.close()
-                raise
-        self._session = session
+            while self._session is None:
+                self._session = self._try_open()
 
-    def _connect(self, session: Session) -> None:
+    def _try_open(self) -> Session | None:
+        """Open the file; None if it was replaced meanwhile, so that it has to be done again."""
+        options = self._options
+        file = place.check(self._path, read_only=options.read_only, must_exist=not options.create)
+        created = not options.read_only and birth.create(file)
+        session = Session(
+            file,
+            durability=options.durability,
+            busy_timeout_s=options.busy_timeout_s,
+            read_only=options.read_only,
+            inspect=schema.is_current,
+        )
+        try:
+            if self._connect(session, file):
+                return session
+        except BaseException:
+            session.close()
+            if created:
+                birth.take_back(file)
+            raise
+        session.close()
+        return None
+
+    def _connect(self, session: Session, file: Path) -> bool:
+        """Connect and agree with the file; False if it is no longer in its place."""
+        identity = birth.identity(file)
         try:
             session.connect()
             if self._options.read_only:
-                self._check_read_only(session)
-                return
+                self._join_reading(session)
+                return True
             session.begin()
+            if birth.identity(file) != identity or identity is None:
+                session.abort()
+                return False
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
-        except apsw.NotADBError as error:
-            message = f"{self._path}: not an SQLite database"
-            raise UsageError(message, hint="name another file") from error
-        except apsw.ReadOnlyError as error:
-            message = f"{self._path}: read-only"
-            raise UsageError(message) from error
+        except apsw.Error as error:
+            if birth.identity(file) != identity:
+                return False
+            if isinstance(error, apsw.NotADBError):
+                message = f"{self._path}: not an SQLite database"
+                raise UsageError(message, hint="name another file") from error
+            if isinstance(error, apsw.ReadOnlyError):
+                message = f"{self._path}: read-only"
+                raise UsageError(message) from error
+            raise
+        return True
 
-    def _check_read_only(self, session: Session) -> None:
+    def _join_reading(self, session: Session) -> None:
         if not schema.is_current(session.reader):
             message = f"{self._path}: not a database of this release"
             raise UsageError(message, hint="run `perdure migrate`")
-        row = session.reader.execute(SQL["meta"]).fetchone()
-        if row is not None and row[0] == self._machine.boot_id:
-            self._clock.start(row[1])
+        for boot_id, base in fetch(session.reader, "meta"):
+            if boot_id == self._machine.boot_id:
+                self._clock.start(base)
 
     def close(self) -> None:
         """Release everything."""
@@ -122,46 +173,27 @@ class SqliteStore:
         """Return the time on the common clock."""
         return self._clock.now()
 
-    def _open_session(self) -> Session:
+    def _opened(self) -> Session:
         session = self._session
         if session is None:
             message = "the store is not open"
             raise UsageError(message)
         return session
 
-    @contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
-        """Lend the writing connection inside a transaction that ends with this block."""
-        session = self._open_session()
-        session.acquire(block=True)
-        try:
-            session.begin()
-            try:
-                self._agree(session)
-                yield session.writer
-            except BaseException:
-                session.abort()
-                raise
-            if not session.commit():
-                message = "COMMIT failed, and what it did is not known"
-                raise StoreUnavailable(message, unknown=True)
-        finally:
-            session.release()
+    def _write(
+        self, work: Callable[[Session], R], look: Callable[[R], bool | None] = _no_telling, *, block: bool = True
+    ) -> R | None:
+        """Do ``work`` in a write transaction and return its result once that is durable.
 
-    def _agree(self, session: Session) -> None:
-        """Make sure that the file is still this machine's, and follow its clock."""
-        row = session.writer.execute(SQL["meta"]).fetchone()
-        if row is None:
-            message = "the file has lost its meta row"
-            raise StoreCorrupt(message)
-        if row[0] != self._machine.boot_id:
-            message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
-            raise UsageError(message, hint="use a database server")
-        self._clock.adopt(row[1])
+        Args:
+            work: called with the session, inside the transaction.
+            look: finds out, through a new connection, whether the transaction is there after a COMMIT that failed.
+            block: False returns None where the call would wait.
 
-    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
-        """Apply ``batch`` in one transaction and answer each write in order."""
-        session = self._open_session()
+        Raises:
+            StoreUnavailable: COMMIT failed and nothing was recorded; or there is no telling (``unknown``).
+        """
+        session = self._opened()
         if not session.acquire(block=block):
             return None
         try:
@@ -172,109 +204,124 @@ class SqliteStore:
                     raise
                 return None
             try:
-                outcomes = self._apply(session, batch)
+                self._agree(session)
+                result = work(session)
+                certain = session.commit()
             except BaseException:
+                self._tails.clear()
                 session.abort()
                 raise
-            if not session.commit():
-                self._look(session, batch, outcomes)
-            return outcomes
+            if not certain:
+                self._tails.clear()
+                _conclude(done=look(result))
+            return result
         finally:
             session.release()
 
+    def _agree(self, session: Session) -> None:
+        """Make sure that the file is still this machine's, and follow its clock."""
+        row = fetch(session.writer, "meta")
+        if not row:
+            message = "the file has lost its meta row"
+            raise StoreCorrupt(message)
+        boot_id, base = row[0]
+        if boot_id != self._machine.boot_id:
+            message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
+            raise UsageError(message, hint="use a database server")
+        self._clock.adopt(base)
+
+    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        """Apply ``batch`` in one transaction and answer each write in order."""
+
+        def work(session: Session) -> list[Outcome]:
+            return self._apply(session, batch)
+
+        def look(outcomes: list[Outcome]) -> bool | None:
+            return has_happened(self._opened().writer, batch, outcomes)
+
+        return self._write(work, look, block=block)
+
     def _apply(self, session: Session, batch: Sequence[Write]) -> list[Outcome]:
-        self._agree(session)
         try:
-            return apply(session.writer, batch, self._clock.now())
+            return apply(session.writer, batch, self._clock.now(), self._tails)
         except ENVIRONMENT:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the second look finds out whose it is
+            self._tails.clear()
             session.rollback()
             session.begin()
-            return Settlement(session.writer, batch, self._clock.now()).settle()
-
-    def _look(self, session: Session, batch: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
-        """Find out by our own ids whether a COMMIT that failed has happened. One write tells of all.
-
-        Raises:
-            StoreUnavailable: it has not; or there is nothing to tell it by (``unknown``).
-        """
-        done = None
-        for write, outcome in zip(batch, outcomes, strict=True):
-            if outcome is COMMITTED and isinstance(write, Append | Create):
-                last = write.events[-1]
-                done = session.writer.execute(SQL["commit_at"], (last.run_id, last.seq)).get == last.commit_id
-                break
-        if done:
-            return
-        message = "COMMIT failed: nothing was recorded" if done is False else "COMMIT failed, and what it did is not known"
-        raise StoreUnavailable(message, unknown=done is None)
+            self._agree(session)
+            return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
 
     def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
         """Claim due runs in one short transaction."""
-        with self._writing() as connection:
-            return claim.claim(connection, request, decide, self._clock.now())
+
+        def work(session: Session) -> list[Claimed]:
+            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
+
+        def look(claimed: list[Claimed]) -> bool | None:
+            return has_happened(self._opened().writer, [one.append for one in claimed])
+
+        return self._write(work, look) or []
 
     def register(self, worker: WorkerRow) -> None:
         """Insert the row of a worker that begins its life."""
-        with self._writing() as connection:
-            lease.register(connection, worker)
+        self._write(lambda session: lease.register(session.writer, worker))
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend a live worker's lease."""
-        with self._writing() as connection:
-            return lease.heartbeat(connection, worker_id, lease_us, self._clock.now())
+        beat = self._write(lambda session: lease.heartbeat(session.writer, worker_id, lease_us, self._clock.now()))
+        return beat or Heartbeat(alive=False, owned={})
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of every run the worker owns."""
+        with self._opened().reading() as connection:
+            return lease.owned(connection, worker_id)
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead."""
-        with self._writing() as connection:
-            return lease.sweep(connection, self._clock.now())
+        return self._write(lambda session: lease.sweep(session.writer, self._clock.now())) or []
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return run_row(connection, run_id) or tombstone(connection, run_id)
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.load(connection, run_id, after, limit)
 
     def inbox(self, run_id: str) -> list[Message]:
         """Return the messages that wait."""
-        with self._open_session().reading() as connection:
-            return [Message._make(row) for row in connection.execute(SQL["inbox"], (run_id,)).fetchall()]
+        with self._opened().reading() as connection:
+            return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
 
     def list(self, query: RunFilter) -> list[RunRow]:
         """Return the runs that match, newest first."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.listing(connection, query)
 
     def stats(self) -> StoreStats:
         """Count what there is."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return listing.stats(connection, self._clock.now())
 
     def facts(self) -> tuple[Fact, ...]:
         """Return what this database really is."""
-        with self._open_session().reading() as connection:
+        with self._opened().reading() as connection:
             return facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
 
     def change_count(self) -> int:
         """Return a number that changes when another process writes, and every time while the writer is busy."""
-        session = self._open_session()
+        session = self._opened()
         if not session.acquire(block=False):
             self._busy_looks += 1
             return -self._busy_looks
         try:
-            return session.writer.data_version()
+            return int(fetch(session.writer, "data_version")[0][0])
         finally:
             session.release()
-
-    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
-        """Return what a worker owns."""
-        with self._open_session().reading() as connection:
-            return lease.owned(connection, worker_id)
 
 
 def _check_options(options: StoreOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.model.run import Heartbeat
-from perdure.store.sqlite.batch import SQL
+from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
     import apsw
@@ -29,9 +29,8 @@ def heartbeat(connection: apsw.Connection, worker_id: str, lease_us: int, now: i
 
 
 def owned(connection: apsw.Connection, worker_id: str) -> dict[str, tuple[int, int]]:
-    """Return run id to (epoch, inbox_n) of every run a worker owns."""
-    rows = connection.execute(SQL["owned"], (worker_id,)).fetchall()
-    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in rows}
+    """Return run id to (epoch, inbox_n) of what a worker owns."""
+    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in fetch(connection, "owned", worker_id)}
 
 
 def sweep(connection: apsw.Connection, now: int) -> list[str]:
@@ -40,8 +39,8 @@ def sweep(connection: apsw.Connection, now: int) -> list[str]:
     An owner without any row (it started and claimed after it was forgotten) gets one here, as dead: otherwise nobody
     would ever take its runs over.
     """
-    dead = [worker_id for (worker_id,) in connection.execute(SQL["bury"], (now,)).fetchall()]
-    for (owner,) in connection.execute(SQL["orphans"]).fetchall():
+    dead = [worker_id for (worker_id,) in fetch(connection, "bury", now)]
+    for (owner,) in fetch(connection, "orphans"):
         connection.execute(SQL["insert_worker"], (owner, owner, "", 0, "dead", now, now, now, "[]", "[]"))
         dead.append(owner)
     connection.execute(SQL["note_time"], (now,))

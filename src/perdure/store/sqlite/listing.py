@@ -11,7 +11,7 @@ from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
 from perdure.model.filter import QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
-from perdure.store.sqlite.batch import SQL
+from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
     import apsw
@@ -31,11 +31,11 @@ def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None
         StoreCorrupt: a row is missing, or not what was written.
     """
     if after < 0:
-        rows = connection.execute(SQL["load_tail"], (run_id, 1 - after)).fetchall()[::-1]
+        rows = fetch(connection, "load_tail", run_id, 1 - after)[::-1]
         skip = len(rows) > -after
     else:
         count = _NO_LIMIT if limit is None else limit + (after > 0)
-        rows = connection.execute(SQL["load"], (run_id, after, count)).fetchall()
+        rows = fetch(connection, "load", run_id, after, count)
         skip = after > 0
     events = [Event._make(row) for row in rows]
     if skip and not events:
@@ -64,59 +64,58 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
     statuses = [status for status in _ALL if not query.statuses or status in query.statuses]
     if not statuses:
         return []
-    order = "order by created_at desc, id desc limit ?"
-    part = f"select * from (select * from run indexed by run_listing where status = ?{where} {order})"  # noqa: S608 - fixed parts
-    statement = f"{' union all '.join([part] * len(statuses))} {order}"
-    given: list[object] = []
+    part = f"select * from ({SQL['by_status']} {where} {SQL['newest']})"  # noqa: S608 - named parts only
+    statement = f"{' union all '.join([part] * len(statuses))} {SQL['newest']}"
+    given: list[str | int] = []
     for status in statuses:
         given += [status, *values, query.limit]
     return [RunRow._make(row) for row in connection.execute(statement, (*given, query.limit)).fetchall()]
 
 
-def _by_tag(connection: apsw.Connection, query: RunFilter, where: str, values: list[object]) -> list[RunRow]:
+def _by_tag(connection: apsw.Connection, query: RunFilter, where: str, values: list[str | int]) -> list[RunRow]:
     (key, value), *others = query.tags
-    statement = "select run.* from tag as t cross join run on run.id = t.run_id where t.key = ? and t.value = ?" + where
-    given: list[object] = [key, value, *values]
+    parts = [SQL["by_tag"], where]
+    given: list[str | int] = [key, value, *values]
     for pair in others:
-        statement += " and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)"
+        parts.append(SQL["and_tag"])
         given += pair
     if query.statuses:
-        statement += " and run.status in (select value from json_each(?))"
+        parts.append(SQL["and_status"])
         given.append(msgspec.json.encode(query.statuses).decode())
-    statement += " order by run.created_at desc, run.id desc limit ?"
-    return [RunRow._make(row) for row in connection.execute(statement, (*given, query.limit)).fetchall()]
+    parts.append(SQL["newest"])
+    return [RunRow._make(row) for row in connection.execute(" ".join(parts), (*given, query.limit)).fetchall()]
 
 
-def _conditions(query: RunFilter) -> tuple[str, list[object]]:
-    where, values = "", []
-    for condition, value in (
-        (" and workflow = ?", query.workflow),
-        (" and workflow_version = ?", query.version),
-        (" and queue = ?", query.queue),
-        (" and created_at >= ?", query.since),
-        (" and created_at < ?", query.until),
+def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
+    parts = []
+    values: list[str | int] = []
+    for name, value in (
+        ("and_workflow", query.workflow),
+        ("and_version", query.version),
+        ("and_queue", query.queue),
+        ("and_since", query.since),
+        ("and_until", query.until),
     ):
         if value is not None:
-            where += condition
+            parts.append(SQL[name])
             values.append(value)
     if query.before is not None:
-        where += " and (created_at, id) < (?, ?)"
+        parts.append(SQL["and_before"])
         values += query.before
-    return where, values
+    return " ".join(parts), values
 
 
 def stats(connection: apsw.Connection, now: int) -> StoreStats:
     """Count runs by state, what is due by queue and workflow, and list the workers."""
-    execute = connection.execute
-    runs = dict(execute(SQL["count_runs"]).fetchall())
+    runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
     waiting = []
-    for queue, workflow in execute(SQL["pairs"]).fetchall():
+    for queue, workflow in fetch(connection, "pairs"):
         names = tuple(msgspec.json.encode([name]).decode() for name in (queue, workflow))
         due, oldest = 0, now
-        for priority, _, _ in execute(SQL["slots"], (*names, now)).fetchall():
-            count, first = execute(SQL["count_due"], (queue, workflow, priority, now)).fetchall()[0]
+        for priority, _, _ in fetch(connection, "slots", *names, now):
+            count, first = fetch(connection, "count_due", queue, workflow, priority, now)[0]
             due, oldest = due + count, min(oldest, first)
         if due:
             waiting.append(QueueStats(queue, workflow, due, oldest))
-    workers = tuple(WorkerRow._make(row) for row in execute(SQL["workers"]).fetchall())
+    workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
     return StoreStats(runs, tuple(waiting), workers)

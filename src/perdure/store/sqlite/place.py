@@ -129,16 +129,3 @@ def file_system(folder: str, mounts: str | None = None) -> str:
         if inside and len(point) >= best:  # of two mounts on one point the later one is on top
             best, kind = len(point), after.split(" ", 1)[0]
     return kind
-
-
-def create(file: Path) -> bool:
-    """Create an empty file that only its owner may read, and say whether it is new.
-
-    SQLite gives ``-wal`` and ``-shm`` the same mode. Closing the new file is harmless: nobody can have locks on it.
-    """
-    try:
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return False
-    os.close(descriptor)
-    return True

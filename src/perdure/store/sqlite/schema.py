@@ -11,7 +11,7 @@ import msgspec
 from perdure.errors import UsageError
 from perdure.model.status import Status
 from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
-from perdure.store.sqlite.batch import SQL
+from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
     from perdure.store.migrate import Migration
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x50657264
 """``Perd``: so that ``file`` and people can tell what the file is."""
 _STATUSES = msgspec.json.encode([status.value for status in Status]).decode()
-_OURS = ("run", "event", "inbox", "worker", "request", "tag", "meta")
+_OURS = ("run", "event_log", "inbox", "worker", "request", "tag", "meta")
 _CLOSE_ENOUGH_US = 50_000
 
 
@@ -33,8 +33,7 @@ class SqliteSchema:
     def applied(self) -> list[Applied] | None:
         """Return what was applied; None for a file without a schema of ours."""
         if self._connection.table_exists("main", "schema_migration"):
-            rows = self._connection.execute("select number, name, checksum from schema_migration order by number")
-            return [Applied._make(row) for row in rows.fetchall()]
+            return [Applied._make(row) for row in fetch(self._connection, "migrations")]
         for name in _OURS:
             if self._connection.table_exists("main", name):
                 message = f"the file belongs to another program: it has a table '{name}' that perdure did not make"
@@ -45,7 +44,7 @@ class SqliteSchema:
         """Run a migration and record it."""
         self._connection.execute(migration.sql)
         self._connection.execute(
-            "insert into schema_migration (number, name, checksum, applied_at) values (?, ?, ?, unixepoch('now') * 1000000)",
+            "insert into schema_migration (number, name, checksum, applied_at) values (?, ?, ?, unixepoch() * 1000000)",
             (migration.number, migration.name, migration.checksum),
         )
 
@@ -86,19 +85,19 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
         UsageError: the file is in use on another machine.
     """
     wall, ticks = machine.wall(), machine.ticks()
-    last = int(connection.execute(SQL["last_at"], (_STATUSES,)).get)
+    last = int(fetch(connection, "last_at", _STATUSES)[0][0])
     base = max(wall, last) - ticks
-    row = connection.execute(SQL["meta"]).fetchone()
-    if row is None:
+    known_row = fetch(connection, "meta")
+    if not known_row:
         connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, wall))
     else:
-        boot_id, known = row
+        boot_id, known = known_row[0]
         # Without a boot id from the platform, a boot shows in the time since boot: it went back.
         rebooted = boot_id != machine.boot_id or known + ticks < last - _CLOSE_ENOUGH_US
         if rebooted:
             _refuse_second_machine(connection, machine, wall, same_boot=boot_id == machine.boot_id)
             connection.execute(SQL["bury_all"])
-        elif abs(known - base) < _CLOSE_ENOUGH_US or connection.execute(SQL["live_worker"], (0,)).fetchone():
+        elif abs(known - base) < _CLOSE_ENOUGH_US or fetch(connection, "live_worker", 0):
             base = known
         if rebooted or base != known:
             connection.execute(SQL["rebase"], (machine.boot_id, base, last))
@@ -107,8 +106,8 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
 
 def _refuse_second_machine(connection: apsw.Connection, machine: Machine, wall: int, *, same_boot: bool) -> None:
     """Refuse a file whose workers are alive elsewhere. A live lease of our own host is one from before its reboot."""
-    row = connection.execute(SQL["live_worker"], (wall,)).fetchone()
-    if row is not None and row[1] != machine.host and not same_boot:
-        message = f"the file is in use by worker {row[0]!r} on {row[1]}: SQLite cannot be shared between machines"
+    for name, host, _ in fetch(connection, "live_worker", wall):
+        if host == machine.host or same_boot:
+            continue
+        message = f"the file is in use by worker {name!r} on {host}: SQLite cannot be shared between machines"
         raise UsageError(message, hint="stop that worker and wait for its lease to end, or use a database server")
-

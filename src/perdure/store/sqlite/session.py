@@ -22,7 +22,7 @@ from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.sqlite.fault import ENVIRONMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SYNCHRONOUS = {"host": 2, "process": 1}
@@ -50,6 +50,13 @@ os.register_at_fork(after_in_child=_abandon_in_child)
 class Session:
     """Connections to one database file.
 
+    Args:
+        file: an existing file, perhaps empty.
+        durability: a key of `SYNCHRONOUS`.
+        busy_timeout_s: how long to wait for another process's lock.
+        read_only: open without the right to write.
+        inspect: called with each new connection before anything about the file is changed; refuses by raising.
+
     Attributes:
         writer: the connection that writes; only under `writing` or `reading_as_writer`.
         reader: the connection that reads; only under `reading`.
@@ -58,8 +65,17 @@ class Session:
     writer: apsw.Connection
     reader: apsw.Connection
 
-    def __init__(self, file: Path, *, durability: str, busy_timeout_s: float, read_only: bool) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *,
+        durability: str,
+        busy_timeout_s: float,
+        read_only: bool,
+        inspect: Callable[[apsw.Connection], object],
+    ) -> None:
         self._file = file
+        self._inspect = inspect
         self._synchronous = SYNCHRONOUS[durability]
         self._timeout_s = busy_timeout_s
         self._read_only = read_only
@@ -68,6 +84,7 @@ class Session:
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()
         self._lost = False
+        self._connected = False
         self.closed = False
         self.forked = False
 
@@ -84,6 +101,7 @@ class Session:
         except BaseException:
             self.writer.close()
             raise
+        self._connected = True
         _sessions.add(self)
 
     def _connection(self) -> apsw.Connection:
@@ -105,8 +123,9 @@ class Session:
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0)
+        self._inspect(connection)
         self._enter_wal_mode(connection)
-        wanted = {
+        wanted: dict[str, int | str] = {
             "synchronous": self._synchronous,
             "mmap_size": 0,
             "cache_size": -_CACHE_KIB,
@@ -211,6 +230,8 @@ class Session:
 
     def abort(self) -> None:
         """Undo the transaction; if even that fails, give up the connections: closing them undoes it."""
+        if self._lost:
+            return
         try:
             self.rollback()
         except apsw.Error:
@@ -249,7 +270,7 @@ class Session:
         with self._read_lock:
             for connection in (self.reader, self.writer):
                 with suppress(apsw.Error):
-                    connection.close(True)  # noqa: FBT003
+                    connection.close(True)
             self.connect()
             self._lost = False
 
@@ -261,5 +282,6 @@ class Session:
         if self.forked:
             return
         with self._write_lock, self._read_lock:
-            self.reader.close()
-            self.writer.close()
+            if self._connected:
+                self.reader.close()
+                self.writer.close()

@@ -10,9 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from perdure.model.run import Message
 from perdure.model.status import TERMINAL
-from perdure.model.write import COMMITTED, Append, Closed, Conflict, Create, Existing, Failed, Missing, Outcome, Purge, Send
-from perdure.store.sqlite.batch import SQL, Doubt, apply, run_row, tombstone
+from perdure.model.write import (
+    COMMITTED,
+    Append,
+    Closed,
+    Conflict,
+    Create,
+    Existing,
+    Failed,
+    Missing,
+    Outcome,
+    Purge,
+    Send,
+)
+from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 
 if TYPE_CHECKING:
@@ -20,6 +33,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from perdure.model.event import Event
     from perdure.model.write import Write
 
 
@@ -34,15 +48,16 @@ class _State(NamedTuple):
 class Settlement:
     """One batch on its second look."""
 
-    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int) -> None:
+    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> None:
         self._connection = connection
+        self._tails = tails
         self._batch = batch
         self._now = now
         self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
         self._broken: set[str] = set()
         """Runs that had a create or append refused: whatever is queued behind it believes in it."""
         ids = list({run_of(write): None for write in batch})
-        rows = connection.execute(SQL["tails"], (msgspec.json.encode(ids).decode(),)).fetchall()
+        rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
         self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
 
     def settle(self) -> list[Outcome]:
@@ -58,7 +73,7 @@ class Settlement:
             self._apply(accepted)
         except ENVIRONMENT:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is narrowed down to one write
             self._runs, self._broken = before
             if len(places) == 1:
                 self._fail(places[0], error)
@@ -76,12 +91,13 @@ class Settlement:
         connection = self._connection
         connection.execute("savepoint part")
         try:
-            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now)
+            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now, self._tails)
             if any(outcome is not COMMITTED for outcome in outcomes):
-                raise Doubt
+                raise Doubt  # noqa: TRY301 - handled like what the database finds
         except ENVIRONMENT:
             raise
         except Exception:
+            self._tails.clear()
             connection.execute("rollback to part")
             connection.execute("release part")
             raise
@@ -114,7 +130,11 @@ class Settlement:
     def _must_look(self, write: Write, run_id: str) -> bool:
         """Whether a write's answer is in the database only once the earlier writes of its run are."""
         state = self._runs.get(run_id)
-        return state is None or isinstance(write, Create) or (isinstance(write, Append) and write.events[0].seq <= state.tail)
+        return (
+            state is None
+            or isinstance(write, Create)
+            or (isinstance(write, Append) and write.events[0].seq <= state.tail)
+        )
 
     def _answer(self, write: Write) -> Outcome | None:
         """Return the refusal of a write, `COMMITTED` if it is there already, or None if it is to be applied."""
@@ -133,7 +153,7 @@ class Settlement:
         if state is None:
             return Conflict(None)
         first, last = write.events[0], write.events[-1]
-        if last.seq <= state.tail and self._written_by(first.commit_id, write.run_id, first.seq, last.seq):
+        if last.seq <= state.tail and self._is_there(first, last):
             return COMMITTED
         if write.run_id in self._broken or first.seq != state.tail + 1:
             return Conflict(state.tail)
@@ -146,14 +166,14 @@ class Settlement:
             self._runs[write.run_id] = _State(change.after, change.epoch, last.seq)
         return None
 
-    def _written_by(self, commit_id: int, run_id: str, *seqs: int) -> bool:
-        execute = self._connection.execute
-        return all(execute(SQL["commit_at"], (run_id, seq)).get == commit_id for seq in seqs)
+    def _is_there(self, *events: Event) -> bool:
+        """Whether these very events were stored before: by their own ids, which no other writer uses."""
+        return all(fetch(self._connection, "commit_at", one.run_id, one.seq) == [(one.commit_id,)] for one in events)
 
     def _create(self, write: Create) -> Outcome | None:
         row = run_row(self._connection, write.row.id) or tombstone(self._connection, write.row.id)
         if row is not None:
-            return Existing(row)
+            return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
         self._runs[write.row.id] = _State(write.row.status, write.row.epoch, len(write.events))
         return None
 
@@ -182,3 +202,27 @@ def run_of(write: Write) -> str:
             return write.message.run_id
         case _:
             return write.run_id
+
+
+def has_happened(connection: apsw.Connection, batch: Sequence[Write], outcomes: Sequence[Outcome] = ()) -> bool | None:
+    """Find out by our own ids whether a transaction that carried ``batch`` was committed. One write tells of all.
+
+    None: there is nothing to tell it by.
+    """
+    sent = None
+    for place, write in enumerate(batch):
+        if outcomes and outcomes[place] is not COMMITTED:
+            continue
+        match write:
+            case Append() | Create():
+                last = write.events[-1]
+                return fetch(connection, "commit_at", last.run_id, last.seq) == [(last.commit_id,)]
+            case Purge():
+                grave = tombstone(connection, write.run_id)
+                return grave is not None and grave.purged_at == write.at
+            case Send():
+                # Not there does not mean never there: its run may have taken it in meanwhile.
+                message = write.message
+                waiting = [Message._make(row) for row in fetch(connection, "inbox", message.run_id)]
+                sent = sent or any(one._replace(n=message.n) == message for one in waiting) or None
+    return sent

@@ -2,6 +2,7 @@
 -- phase: pre
 
 create table run (
+    no integer not null,
     id text not null,
     workflow text not null,
     workflow_version text not null,
@@ -18,7 +19,8 @@ create table run (
     detail text,
     created_at integer not null,
     updated_at integer not null,
-    constraint run_pk primary key (id),
+    constraint run_pk primary key (no),
+    constraint run_id_uq unique (id),
     constraint run_id_ck check (id <> ''),
     constraint run_status_ck check (
         status in (
@@ -28,16 +30,17 @@ create table run (
     ),
     constraint run_owner_ck check ((status = 'running') = (owner is not null)),
     constraint run_wake_at_ck check (wake_at is null or status in ('pending', 'waiting'))
-) strict, without rowid;
+) strict;
 
 -- What is due. The workflow stands before the priority, so that a worker steps over runs it has no code for.
 create index run_due on run (queue, workflow, priority desc, wake_at) where wake_at is not null;
 
 create index run_listing on run (status, created_at, id);
 
--- A rowid table: rows go to the end of the table, and only the small key is put in its place.
-create table event (
-    run_id text not null,
+-- The log, as it is stored: with the run's number in place of its id. The key is then a few bytes, so that the places
+-- where many runs grow share pages; rows themselves go to the end of the table. See ADR 0011.
+create table event_log (
+    run_no integer not null,
     seq integer not null,
     type text not null,
     op text,
@@ -53,18 +56,32 @@ create table event (
     input blob,
     payload blob,
     chain blob not null,
-    constraint event_pk primary key (run_id, seq),
-    constraint event_run_fk foreign key (run_id) references run (id)
+    constraint event_log_pk primary key (run_no, seq),
+    constraint event_log_run_fk foreign key (run_no) references run (no)
 ) strict;
 
-create trigger event_no_update before update on event
+-- The log, as it is read.
+create view event (
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+) as
+select
+    r.id, e.seq, e.type, e.op, e.kind, e.name, e.attempt, e.at, e.epoch, e.commit_id, e.state, e.digest,
+    e.detail, e.input, e.payload, e.chain
+from run as r
+inner join event_log as e on r.no = e.run_no;
+
+create trigger event_log_no_update before update on event_log
 begin
     select raise(abort, 'the log is append-only');
 end;
 
 -- Only a purge deletes, and it writes the tombstone first.
-create trigger event_no_delete before delete on event
-when not exists (select 1 from request where run_id = old.run_id)
+create trigger event_log_no_delete before delete on event_log
+when not exists (
+    select 1 from run as r
+    inner join request as q on r.id = q.run_id
+    where r.no = old.run_no
+)
 begin
     select raise(abort, 'the log is append-only');
 end;

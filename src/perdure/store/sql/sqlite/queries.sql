@@ -1,10 +1,25 @@
 -- Every statement the SQLite backend runs. Parameters are in order unless numbered.
 
 -- insert_event: add rows to a log; the rows' placeholders follow
-insert into event values
+insert into event_log values
+
+-- count_event: how many of these places are taken; the places' placeholders follow
+select count(*) from event_log where (run_no, seq) in
+
+-- event_row: one row of insert_event
+((select no from run where id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- event_place: one place of count_event
+((select no from run where id = ?), ?)
 
 -- insert_run: create runs; the rows' placeholders follow
-insert into run values
+insert into run (
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+) values
+
+-- run_row: one row of insert_run
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_tag: make a run findable by its tag
 insert into tag (key, value, run_id) values (?, ?, ?)
@@ -41,7 +56,7 @@ from run
 where id = ?1
 
 -- purge_event: delete a purged run's log
-delete from event where run_id = ?
+delete from event_log where run_no = (select no from run where id = ?)
 
 -- purge_inbox: delete a purged run's messages
 delete from inbox where run_id = ?
@@ -61,7 +76,7 @@ union all
 select run_id from request where run_id in (select value from json_each(?1))
 
 -- tails: state, epoch and last seq of these runs
-select r.id, r.status, r.epoch, (select max(e.seq) from event as e where e.run_id = r.id)
+select r.id, r.status, r.epoch, (select max(e.seq) from event_log as e where e.run_no = r.no)
 from json_each(?) as j
 inner join run as r on r.id = j.value
 
@@ -72,7 +87,10 @@ select commit_id from event where run_id = ? and seq = ?
 select status from run where id = ?
 
 -- get_run: one run
-select * from run where id = ?
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run where id = ?
 
 -- get_request: what a purged run left
 select * from request where run_id = ?
@@ -110,7 +128,7 @@ select max(
 update meta set last_at = max(last_at, ?) where id = 1
 
 -- live_worker: live workers with a lease beyond a time
-select name, host, expires_at from worker where state = 'live' and expires_at > ? limit 1
+select name, host, expires_at from worker where state = 'live' and expires_at > ?
 
 -- bury_all: no worker of an earlier boot is alive
 update worker set state = 'dead' where state = 'live'
@@ -179,19 +197,68 @@ where
 order by s.priority desc
 
 -- due: the runs of one slot, longest due first
-select * from run
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
 where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
-order by wake_at, id
+order by wake_at, no
 limit ?
 
 -- bereft: runs whose owner is gone
-select * from run
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
 where
     status = 'running'
     and owner in (select id from worker where state <> 'live')
     and queue in (select value from json_each(?))
     and workflow in (select value from json_each(?))
-order by priority desc, id
+order by priority desc, no
+limit ?
+
+-- by_status: runs in one state; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run indexed by run_listing
+where status = ?
+
+-- by_tag: runs with a tag; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from tag
+cross join run on run.id = tag.run_id
+where tag.key = ? and tag.value = ?
+
+-- and_tag: condition: another tag
+and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
+
+-- and_status: condition: one of some states
+and status in (select value from json_each(?))
+
+-- and_workflow: condition: of this workflow
+and workflow = ?
+
+-- and_version: condition: of this version
+and workflow_version = ?
+
+-- and_queue: condition: of this queue
+and queue = ?
+
+-- and_since: condition: created at or after
+and created_at >= ?
+
+-- and_until: condition: created before
+and created_at < ?
+
+-- and_before: condition: further down in the listing than this row
+and (created_at, id) < (?, ?)
+
+-- newest: order of a listing
+order by created_at desc, id desc
 limit ?
 
 -- count_runs: runs by state
@@ -224,3 +291,9 @@ where queue = ? and workflow = ? and priority = ? and wake_at is not null and wa
 
 -- workers: known workers
 select * from worker order by id
+
+-- migrations: what was applied
+select number, name, checksum from schema_migration order by number
+
+-- data_version: changes when another connection commits
+pragma data_version
