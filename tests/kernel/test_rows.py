@@ -129,7 +129,7 @@ async def tidies_up() -> list[str]:
             await asyncio.sleep(7200)
         finally:
             await once(3)
-    return seen
+    return sorted(seen)
 
 
 def finish_with_evictions(workflow: perdure.Workflow[..., Any], seed: int) -> tuple[World, int]:
@@ -141,8 +141,6 @@ def finish_with_evictions(workflow: perdure.Workflow[..., Any], seed: int) -> tu
     while world.log[-1].type == EventType.RUN_WAITING:
         evictions += 1
         before = len(world.log)
-        calls = sum(world.outside.calls.values())
-        assert calls == sum(Outside().calls.values()) + calls
         following = World(workflow, outside=Outside(seed + evictions))
         following.evict_when_idle = True
         following.execute(world.log)
@@ -252,8 +250,8 @@ def test_a_keyboard_interrupt_in_a_body_evicts_it_and_goes_on_its_way() -> None:
     world = World(interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.execute()
-    assert [event.type for event in world.log] == ["run_started", "run_claimed", "step_completed"]
-    assert world.outside.calls == {"0": 1}
+    assert [event.type for event in world.log] == ["run_started", "run_claimed", "step_completed", "step_completed"]
+    assert world.outside.calls == {"0": 1, "1": 1}, "what the body cleans up with is recorded, its end is not"
 
 
 @perdure.workflow

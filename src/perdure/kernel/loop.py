@@ -278,7 +278,7 @@ def refuse_unordered(frame: Any) -> None:
     `perdure.kernel.ordered` replaces it by one that makes them in the order of its arguments; this catches a copy of
     the original that was imported before.
     """
-    for _ in range(3):
+    for _ in range(4):  # ensure_future, its inner half, a comprehension up to Python 3.11, the function itself
         if frame is None:
             return
         if frame.f_code is AS_COMPLETED_CODE:
