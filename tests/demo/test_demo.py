@@ -225,4 +225,4 @@ def test_a_terminal_gets_a_bar_and_anything_else_plain_lines() -> None:
     assert "\x1b" not in plain.getvalue()
     assert "\r" not in plain.getvalue()
     assert len(plain.getvalue().splitlines()) == 12
-    assert "kill -9: worker 1" in plain.getvalue()
+    assert "kill -9 number 1: a worker with 7" in plain.getvalue()

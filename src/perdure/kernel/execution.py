@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from perdure.errors import Diverged, UsageError
+from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
 from perdure.kernel.kinds.timer import Timer
 from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
@@ -133,9 +134,7 @@ class Execution:
 
     def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
         """Register a marker."""
-        if not (isinstance(name, str) and name):
-            message = f"a {kind.kind} needs a name, not {name!r}"
-            raise UsageError(message)
+        check_name(name, f"the name of a {kind.kind}")
         if self.bridge is not None:
             return cast("OperationFuture", self.bridge.mark(kind, name, value, store_none=store_none))
         return self.mark_now(kind, name, value, store_none=store_none)

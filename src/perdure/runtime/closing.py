@@ -45,11 +45,19 @@ def _leave(
 ) -> None:  # fmt: skip
     now = run.now()
     after = next_status(Status.RUNNING, kind)
-    data = msgspec.json.encode(detail) if detail else None
+    data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
     draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
     epoch = run.recorder.epoch
     note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
+    note = _storable(note)
     run.append_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+
+
+def _storable(value: Any) -> Any:
+    """Return text for people as every database can store it; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def finish(run: ResidentRun) -> None:
@@ -116,7 +124,8 @@ def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
     if isinstance(error, Diverged):
         park_diverged(run, error, log)
     elif isinstance(error, CodecError):
-        park(run, f"a recorded value cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
+        what = f"the recorded result of step {error.step!r}" if error.step else "a recorded value"
+        park(run, f"{what} cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
     elif isinstance(error, Spinning):
         text = "the body runs without end and never waits for anything"
         park(run, text, f"fix the code, then perdure retry {run.id}")
@@ -151,6 +160,11 @@ def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str 
 
 def replace_unstorable(run: ResidentRun, append: Append, error: Exception) -> None:
     """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
+    if append.events[0].seq == run.replaced_at:
+        run.host.logger.error("run %s: the database refuses whatever is recorded: %s", run.id, error)
+        run.drop("nothing can be recorded")
+        return
+    run.replaced_at = append.events[0].seq
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
     run.rewind(append.events[0])

@@ -62,6 +62,8 @@ class ResidentRun:
         self.gone = False
         self.leaving = False
         self.stopping = False
+        self.replaced_at = 0
+        """Place of the last event that could not be stored and was replaced."""
         self._undelivered: deque[Event] = deque()
         self._durable = 0
         self._early: dict[int, int] = {}

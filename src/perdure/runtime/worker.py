@@ -111,6 +111,8 @@ class Worker:
         deadline = boot_time() + 5
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
+        for run in list(self.host.runs.values()):
+            run.drop("it could not be handed back")
         await self._say_goodbye()
         self.host.threads.close(1.0)
 
@@ -125,8 +127,9 @@ class Worker:
             await asyncio.sleep(0.01)
 
     async def _say_goodbye(self) -> None:
+        beating = self.lease.beating
         self.lease.stop()
-        if self.lease.lost or self.host.writer.crash is not None:
+        if not beating or self.lease.lost or self.host.writer.crash is not None:
             return
         try:
             await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)

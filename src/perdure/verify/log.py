@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from msgspec.msgpack import encode as pack
+
 from perdure.verify.evidence import Case, Fact, Finding, Unreadable, detail_of, facts_in
 
 RESULTS = frozenset(
@@ -45,18 +47,12 @@ def chain(case: Case) -> Iterator[Finding]:
 
 
 def digest(before: bytes, run_id: str, fact: Fact) -> bytes:
-    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the row."""
-    blobs = (fact.detail, fact.input, fact.payload)
-    words = (
-        run_id, fact.seq, fact.type, fact.op, fact.kind, fact.name, fact.attempt, fact.at, fact.epoch, fact.state,
-        fact.digest, *(-1 if blob is None else len(blob) for blob in blobs),
+    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the row as MessagePack."""
+    contents = (
+        run_id, fact.seq, fact.at, fact.epoch, fact.type, fact.op, fact.kind, fact.name, fact.attempt, fact.state,
+        fact.digest, fact.detail, fact.input, fact.payload,
     )  # fmt: skip
-    text = "".join(f"{word}\x1f" for word in words)
-    hashed = blake2b(before, digest_size=16)
-    hashed.update(text.encode("utf-8", "surrogatepass"))
-    for blob in blobs:
-        hashed.update(blob or b"")
-    return hashed.digest()
+    return blake2b(before + pack(contents), digest_size=16).digest()
 
 
 def times(case: Case) -> Iterator[Finding]:

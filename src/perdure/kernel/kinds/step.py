@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.codec.exception import decode_exception
 from perdure.codec.signature import encode_call
-from perdure.errors import UsageError
+from perdure.errors import CodecError, UsageError
 from perdure.kernel.operation import Operation
 from perdure.kernel.scope import CURRENT
 from perdure.model.status import EventType
@@ -84,10 +84,15 @@ class StepOperation(Operation):
         self.future.set_exception(error)
 
     def answer(self, payload: bytes | None, error: bytes | None) -> None:
-        if error is None:
-            self.future.set_result(self.run.codec.decode(payload or b"", self.definition.signature.returns))
-        else:
+        if error is not None:
             self.future.set_exception(self._error(error))
+            return
+        try:
+            value = self.run.codec.decode(payload or b"", self.definition.signature.returns)
+        except CodecError as unreadable:
+            unreadable.step = self.name
+            raise
+        self.future.set_result(value)
 
     def release(self) -> None:
         self.future = None
