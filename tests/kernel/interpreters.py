@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,11 @@ def _starts(python: str, code: str) -> bool:
     return done.returncode == 0
 
 
+def _try(argv: list[str]) -> None:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(argv, capture_output=True, timeout=120, check=False)
+
+
 def _equipped(python: str, version: str, cache: Path) -> str | None:
     """Return an interpreter that can import what is needed: the one given, or a virtual environment made of it."""
     ready = f"import {', '.join(NEEDS)}"
@@ -41,11 +47,10 @@ def _equipped(python: str, version: str, cache: Path) -> str | None:
     own = cache / f"venv-{version}"
     inside = str(own / "bin" / "python")
     if not _starts(inside, ready):
-        quiet = {"capture_output": True, "timeout": 120, "check": False}
-        subprocess.run([python, "-m", "venv", "--clear", str(own)], **quiet)  # type: ignore[call-overload]
+        _try([python, "-m", "venv", "--clear", str(own)])
         if Path(inside).exists():
             install = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *NEEDS]
-            subprocess.run(install, **quiet)  # type: ignore[call-overload]
+            _try(install)
     return inside if _starts(inside, ready) else None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -68,8 +67,7 @@ async def first_completed() -> list[Any]:
     seen: list[Any] = []
     while tasks:
         done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            seen.append(await add(task.result(), 0))
+        seen.extend([await add(task.result(), 0) for task in done])
         note("seen", list(seen), [task.get_name() for task in tasks])
     return seen
 
@@ -394,11 +392,3 @@ async def every_task() -> list[str]:
 
 
 EVERY = SETTLED | RACES
-
-
-@perdure.workflow
-async def by_version() -> int:
-    """Here the code itself depends on the Python version, which no engine can hide."""
-    if sys.version_info >= (3, 12):
-        return await add(1, 1)
-    return await plus.aio(1, 1)

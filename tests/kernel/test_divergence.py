@@ -143,7 +143,8 @@ def test_on_another_python_it_is_parked_as_incompatible_before_any_effect(log: l
     world = replay_with(other_name, log, python="3.99")
     last = world.log[-1]
     here = f"{log[1].detail!r}".partition('python":"')[2].partition('"')[0]
-    assert result(last)[1].partition('"reason":"')[2].startswith(f"incompatible: recorded on Python {here}, diverges on 3.99")
+    reason = result(last)[1].partition('"reason":"')[2]
+    assert reason.startswith(f"incompatible: recorded on Python {here}, diverges on 3.99")
     assert not world.outside.calls
     assert result(replay_with(recorded, log, python="3.99").log[-1])[0] == "completed"
 

@@ -22,7 +22,11 @@ NOTICE: Logs were not replayed across Python versions; they were replayed across
 
 def run(python: str, verb: str, folder: Path, hash_seed: int) -> dict[str, Any]:
     done = subprocess.run(
-        [python, str(SCRIPT), verb, str(folder)], env=environment(hash_seed), capture_output=True, timeout=60, check=False
+        [python, str(SCRIPT), verb, str(folder)],
+        env=environment(hash_seed),
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     report: dict[str, Any] = json.loads(done.stdout)

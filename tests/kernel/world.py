@@ -167,7 +167,7 @@ class World:
             if during is not None:
                 loop.call_soon(during, self)
             while self.run_id in self.host.runs:
-                loop._run_once()  # type: ignore[attr-defined]
+                loop._run_once()
                 if self.evict_when_idle:
                     self._evict()
         return self.log[-1]

@@ -294,10 +294,6 @@ class Execution:
         self.live = True
         return list(self._pending.values())
 
-    def unmatched(self, op_ids: set[str]) -> list[str]:
-        """Return those of ``op_ids`` that the body has never asked for."""
-        return sorted(op_id for op_id in op_ids if op_id not in self._pending and op_id not in self._abandoned)
-
     @property
     def pending(self) -> dict[str, Operation]:
         """What the body waits for, by id, oldest first."""

@@ -55,7 +55,7 @@ class FailureTrail:
 
 
 def _signatures(error: BaseException, seen: set[int]) -> list[tuple[int, str, int]]:
-    """Return the nearest signatures: the error's own, else those of its group, else those of what it was raised from."""
+    """Return the nearest signatures: the error's own, else its group's, else those of what it was raised from."""
     if id(error) in seen:
         return []
     seen.add(id(error))

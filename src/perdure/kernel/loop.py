@@ -231,7 +231,8 @@ class RunLoop(asyncio.AbstractEventLoop):
                 except (KeyboardInterrupt, SystemExit):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as on any event loop, a callback's error is only told
-                    self.call_exception_handler({"message": f"error in callback {handle.callback!r}", "exception": error})
+                    message = f"error in callback {handle.callback!r}"
+                    self.call_exception_handler({"message": message, "exception": error})
         finally:
             events._set_running_loop(outer)  # noqa: SLF001
             sys.set_asyncgen_hooks(*hooks)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
 
 _FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED})
-_ATTEMPTS = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT})
-_ANSWERS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
 
 
 @dataclass(slots=True)
@@ -29,8 +27,6 @@ class Summary:
     """Those of them whose operation starts over."""
     doubtful: set[int] = field(default_factory=set)
     """Events that count only if the body asks for exactly that when they come; see `perdure.kernel.failure`."""
-    open_ops: set[str] = field(default_factory=set)
-    """Operations with recorded attempts and no recorded answer: the body must ask for them."""
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
     deadline_passed: bool = False
@@ -56,13 +52,6 @@ def summarise(events: Sequence[Event]) -> Summary:
             summary.consumed = max(summary.consumed, int(_detail(event).get("n", 0)))
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
-    for event in events:
-        if event.op is None or event.seq in summary.voided or event.seq in summary.doubtful:
-            continue
-        if event.type in _ATTEMPTS:
-            summary.open_ops.add(event.op)
-        elif event.type in _ANSWERS:
-            summary.open_ops.discard(event.op)
     return summary
 
 
@@ -77,7 +66,8 @@ def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> No
     summary.voided.update(causes)
     summary.void_failures.update(causes)
     followed = set(detail.get("followed_by", ()))
-    summary.doubtful.update(event.seq for event in events if event.op in followed and causes[0] < event.seq < failed_seq)
+    between = range(causes[0] + 1, failed_seq)
+    summary.doubtful.update(event.seq for event in events if event.op in followed and event.seq in between)
 
 
 def _detail(event: Event) -> dict[str, Any]:
