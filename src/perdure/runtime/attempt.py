@@ -36,7 +36,7 @@ def is_fatal(error: BaseException | None) -> bool:
 class Attempt(StepScope):
     """One attempt under way."""
 
-    __slots__ = ("_attempts", "given_up", "task", "timed_out", "timer")
+    __slots__ = ("_attempts", "begun", "given_up", "task", "timed_out", "timer")
 
     def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Attempts) -> None:
         self.operation = operation
@@ -48,6 +48,8 @@ class Attempt(StepScope):
         self.timed_out = False
         """A sync attempt whose time is up: answered already, but its thread still runs."""
         self.given_up = False
+        self.begun = False
+        """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
 
     def beat(self, detail: Any) -> None:
         """Record progress. May be called on any thread.
@@ -124,6 +126,7 @@ class Attempts:
         self._launch(operation, number)
 
     async def _run_async(self, attempt: Attempt) -> None:
+        attempt.begun = True
         CURRENT.set(attempt)
         operation = attempt.operation
         definition = operation.definition
@@ -293,6 +296,8 @@ class Attempts:
         attempt.given_up = True
         if attempt.task is not None:
             attempt.task.cancel()
+            if not attempt.begun:
+                self._ended(attempt, None, None)
 
     def abandon(self) -> None:
         """The run leaves: stop what can be stopped, take no results."""
