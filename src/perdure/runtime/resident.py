@@ -391,6 +391,7 @@ class ResidentRun:
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
         self.stopping = True
+        self.evict()  # an idle run has nothing to do before its time, wherever it is
         if not self.attempts.running and not self._undelivered and not self._held:
             self.hand_back("the worker stops")
 
