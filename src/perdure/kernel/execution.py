@@ -21,6 +21,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
+import msgspec
+
 from perdure.errors import Diverged, UsageError
 from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
@@ -69,6 +71,7 @@ class Execution:
         """False while the log is being replayed: nothing may start."""
         self.dead = False
         self.cancel_requested = False
+        self.cancel_reason = ""
         self.timed_out = False
         self.outcome: Outcome | None = None
         self.failures = FailureTrail()
@@ -272,6 +275,12 @@ class Execution:
         if operation is not None:
             operation.note(event)
 
+    def asks_for(self, event: Event) -> bool:
+        """Whether the body waits for exactly what ``event`` records: for events a retry has put in doubt."""
+        operation = self._pending.get(event.op or "")
+        asked = operation is not None and (operation.kind, operation.name) == (event.kind, event.name)
+        return asked and operation is not None and operation.could_be(event)
+
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self.fresh = self.fresh, []
@@ -287,10 +296,6 @@ class Execution:
         """End the replay: return the operations that the log does not answer, in the order they were asked for."""
         self.live = True
         return list(self._pending.values())
-
-    def unmatched(self, op_ids: set[str]) -> list[str]:
-        """Return those of ``op_ids`` that the body has never asked for."""
-        return sorted(op_id for op_id in op_ids if op_id not in self._pending and op_id not in self._abandoned)
 
     @property
     def pending(self) -> dict[str, Operation]:
@@ -358,7 +363,10 @@ class Execution:
             if self._root is None:  # the body begins with the first claim: its time is that of the claim
                 self._begin()
         elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
-            self.cancel_requested |= event.type == EventType.CANCEL_REQUESTED
+            if event.type == EventType.CANCEL_REQUESTED:
+                self.cancel_requested = True
+                facts = msgspec.json.decode(event.detail or b"{}")
+                self.cancel_reason = self.cancel_reason or str(facts.get("reason") or "")
             self.timed_out |= event.type == EventType.DEADLINE_PASSED
             self.cancel()
             self.turn()
