@@ -45,12 +45,13 @@ class StepOperation(Operation):
         self.run = run
         self.id = op_id
         self.name = definition.name
+        self.unrecorded = definition.unrecorded
         self.definition = definition
         self.args = args
         self.kwargs = kwargs
         self.input: bytes | None = None
         self.digest: int | None = None
-        if definition.policy.store_input:
+        if definition.store_input:
             self.input = encode_call(definition.signature, args, kwargs, run.codec)
             self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
         self.context: Any = contextvars.copy_context()
@@ -67,10 +68,6 @@ class StepOperation(Operation):
     def key(self) -> str:
         """The same for every attempt, replay, failover and upgrade; to hand to outside services."""
         return f"{self.run.run_id}:{self.id}"
-
-    @property
-    def unrecorded(self) -> bool:
-        return self.definition.policy.durability == "none"
 
     def start(self, port: Port) -> None:
         port.attempt(self)
