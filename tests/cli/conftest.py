@@ -38,7 +38,7 @@ class Shell:
         self.folder = folder
         self.db = f"sqlite:///{folder / 'runs.db'}"
         self._capsys = capsys
-        self._spawn = spawn
+        self.spawn = spawn
 
     def __call__(self, *words: object) -> Told:
         """Run a command in this process."""
@@ -50,7 +50,7 @@ class Shell:
     def process(self, *words: object, env: dict[str, str] | None = None) -> Child:
         """Run a command in a process of its own."""
         given = {"PERDURE_DB": self.db} | (env or {})
-        return self._spawn(sys.executable, "-m", "perdure", *map(str, words), env=given, folder=self.folder)
+        return self.spawn(sys.executable, "-m", "perdure", *map(str, words), env=given, folder=self.folder)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +37,7 @@ async def note(file: str, line: str, pause: float = 0.0) -> None:
 @perdure.step
 def hold(seconds: float) -> None:
     tell("holding")
-    time.sleep(seconds)
+    threading.Event().wait(seconds)
 
 
 @perdure.step

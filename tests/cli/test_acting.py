@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ def started(shell: Shell, name: str, run_id: str, *words: object) -> None:
     assert shell("start", f"{FLOWS}:{name}", "--id", run_id, *words).code == 0
 
 
-def events(shell: Shell, run_id: str) -> list[dict[str, dict[str, str]]]:
+def events(shell: Shell, run_id: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in shell("history", run_id, "--json").out.splitlines()]
 
 

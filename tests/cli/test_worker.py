@@ -12,19 +12,15 @@ import pytest
 from tests.cli.conftest import FLOWS, Shell
 from tests.process import Child
 
+BREAK = """
+from perdure.store.sqlite.engine import SqliteStore
+def broken(*args, **more):
+    raise ZeroDivisionError('driver')
+SqliteStore.{} = broken
+"""
 BREAKS = {
-    "the driver fails": (
-        "from perdure.store.sqlite.engine import SqliteStore\n"
-        "def commit(*args, **more): raise ZeroDivisionError('driver')\n"
-        "SqliteStore.commit = commit\n",
-        "the store failed: ZeroDivisionError: driver",
-    ),
-    "the heartbeat fails": (
-        "from perdure.store.sqlite.engine import SqliteStore\n"
-        "def heartbeat(*args): raise ZeroDivisionError('beat')\n"
-        "SqliteStore.heartbeat = heartbeat\n",
-        "the heartbeat has ended",
-    ),
+    "the driver fails": (BREAK.format("commit"), "the store failed: ZeroDivisionError: driver"),
+    "the heartbeat fails": (BREAK.format("heartbeat"), "the heartbeat has ended"),
     "a step calls exit": ("import sys\n", "user code called sys.exit(0)"),
 }
 LEAVES = """

@@ -28,9 +28,9 @@ class Place:
     def __init__(self, folder: Path, load: Load) -> None:
         self.folder = folder
         self.load = load
-        self.floor = Floor(folder / "floor.db", load.floor_s)
+        self.floor: Floor = Floor(folder / "floor.db", load.floor_s)
         self._count = 0
-        self.database = folder / "none.db"
+        self.database: Path = folder / "none.db"
 
     def fresh(self, **options: Any) -> Engine:
         """Return an engine on a database of its own, not yet open."""

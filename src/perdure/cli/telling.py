@@ -2,7 +2,8 @@
 
 ====  ==============================================================================
 0     success
-1     the run failed, was cancelled or timed out; or something was found (``verify``)
+1     the run failed, was cancelled or timed out; something was found (``verify``,
+      ``doctor``); a worker could not go on
 2     wrong usage, or an environment that cannot be used; an unknown run id too
 3     the run is parked
 130   interrupted

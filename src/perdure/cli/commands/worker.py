@@ -44,8 +44,7 @@ def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **set
 
     TARGET is package.module:workflow, package.module or file.py[:workflow]. SIGTERM or Ctrl-C: take no more runs, let
     steps in flight finish within --grace, hand the rest to other workers, exit code 0. A second signal stops at once,
-    exit code 130; so does a stop that takes 5 s longer than --grace, exit code 1. An engine that cannot go on ends
-    with exit code 1.
+    exit code 130. Exit code 1: the engine cannot go on, or the stop took 5 s longer than --grace allows.
     """
     logs.configure(log_level)
     found = [target.load(text) for text in what]
