@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import sys
 from collections.abc import Awaitable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -33,19 +33,20 @@ async def read_on(world: World, stop: asyncio.Event) -> int:
 
 
 def copy(world: World) -> None:
-    with closing(sqlite3.connect(f"file:{world.file}?mode=ro", uri=True, timeout=5)) as source:
-        with closing(sqlite3.connect(":memory:")) as target:
-            source.backup(target)
+    place = f"file:{world.file}?mode=ro"
+    with closing(sqlite3.connect(place, uri=True, timeout=5)) as source, closing(sqlite3.connect(":memory:")) as target:
+        source.backup(target)
 
 
 @pytest.mark.parametrize(
     "workers,runs", [(3, 120), pytest.param(4, 1000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
-async def test_case_DBB_01(world: World, workers: int, runs: int) -> None:
+async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
     """SQLite says "database is locked" under ordinary use: a few processes on one file.
 
-    Several workers, two client processes, a listing in a loop and a backup: all runs succeed, each step ran once, nobody
-    logs more than a debug line about locks. Source: PrefectHQ/prefect#18934, #10188, coleifer/huey#445, xerrors/Yuxi#875.
+    Several workers, two client processes, a listing in a loop and a backup: all runs succeed, each step ran once,
+    nobody logs more than a debug line about locks. Source: PrefectHQ/prefect#18934, #10188, coleifer/huey#445,
+    xerrors/Yuxi#875.
     """
     children = [world.worker(f"W{n}", lease="10s") for n in range(workers)]
     for client in ("C1", "C2"):
@@ -67,7 +68,7 @@ async def test_case_DBB_01(world: World, workers: int, runs: int) -> None:
 
 
 @pytest.mark.parametrize("workers,runs", [(4, 200), pytest.param(8, 2000, marks=[pytest.mark.nightly])])
-async def test_case_DBB_02(world: World, workers: int, runs: int) -> None:
+async def test_case_dbb_02(world: World, workers: int, runs: int) -> None:
     """Two workers take the same SQLite row: select-then-delete without the write lock.
 
     Many trivial runs, several worker processes let go at one moment; each run is executed once.
@@ -82,7 +83,9 @@ async def test_case_DBB_02(world: World, workers: int, runs: int) -> None:
     go.touch()
     await until(lambda: world.rows("select count(*) from run where status = 'completed'") == [(runs,)], 60)
     assert world.ledger.counts("last") == {f"r{n}": 1 for n in range(runs)}
-    assert world.rows("select max(n) from (select count(*) n from event where type = 'run_claimed' group by run_id)") == [(1,)]
+    assert world.rows(
+        "select max(n) from (select count(*) n from event where type = 'run_claimed' group by run_id)"
+    ) == [(1,)]
 
 
 KILLED_IN_MIGRATION = """
@@ -117,7 +120,7 @@ for n in range(1, 500):
 """
 
 
-async def test_case_DBB_07(world: World) -> None:
+async def test_case_dbb_07(world: World) -> None:
     """Everybody migrates at once: all but one crash on "already exists", or leave half a schema.
 
     Eight processes at a barrier on a database that does not exist: all work.
@@ -135,10 +138,10 @@ async def test_case_DBB_07(world: World) -> None:
     assert world.rows("select count(*) = max(number) from schema_migration") == [(1,)]
 
 
-async def test_case_DBB_07_killed(world: World, spawn: Spawner) -> None:
+async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
     """The one that migrates is killed at each of its statements in turn; the next one to open it can work."""
     path = str(world.folder)
-    source = os.path.dirname(os.path.dirname(perdure.__file__))
+    source = str(Path(perdure.__file__).parents[1])
     child = spawn(sys.executable, "-c", KILLED_IN_MIGRATION, world.url, path, env={"PYTHONPATH": source})
     done = child.finish(18)
     assert done.code == 0, done.err
@@ -154,11 +157,12 @@ async def test_case_DBB_07_killed(world: World, spawn: Spawner) -> None:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
-async def test_case_DBB_15(world: World) -> None:
+async def test_case_dbb_15(world: World) -> None:
     """Long keys are cut and collide, or cannot be indexed. (The part of every backend; MySQL's comes with MySQL.)
 
-    Two ids of the greatest length that differ in the last character, of ASCII and of 4-byte characters, are two runs; one
-    character more is refused before anything is stored. Source: celery/django-celery-results PR#287, celery/kombu#265.
+    Two ids of the greatest length that differ in the last character, of ASCII and of 4-byte characters, are two runs;
+    one character more is refused before anything is stored. Source: celery/django-celery-results PR#287,
+    celery/kombu#265.
     """
     async with world.engine() as engine:
         for character in "x🐟":

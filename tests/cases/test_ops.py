@@ -29,11 +29,11 @@ async def failing() -> None:
 
 
 @pytest.mark.parametrize("times", [100, pytest.param(1000, marks=[pytest.mark.nightly])])
-async def test_case_OPS_07(world: World, caplog: pytest.LogCaptureFixture, times: int) -> None:
+async def test_case_ops_07(world: World, caplog: pytest.LogCaptureFixture, times: int) -> None:
     """Expected events are logged as errors, with a trace each.
 
-    Duplicate starts, workers that race for the same runs, a step that fails three times: nothing above a warning for the
-    first two, at most one line for a final failure, no trace. A lost lease: one line per run (REC-12 reads it).
+    Duplicate starts, workers that race for the same runs, a step that fails three times: nothing above a warning for
+    the first two, at most one line for a final failure, no trace. A lost lease: one line per run (REC-12 reads it).
     Source: dbos-inc/dbos-transact-java#293.
     """
     caplog.set_level(logging.DEBUG, "perdure")
@@ -107,11 +107,12 @@ async def listed(client: perdure.Engine, **conditions: object) -> list[perdure.R
 @pytest.mark.parametrize(
     "count", [100_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
-async def test_case_UX_01(world: World, count: int) -> None:
+async def test_case_ux_01(world: World, count: int) -> None:
     """A list takes a minute at scale. (Acting on many at once and the text filter come with the user interface.)
 
-    Very many runs, nine tenths of one workflow, one in a hundred failed: first page, failed ones, one workflow, a tag, a
-    page far back, a time, counts: each under a second. Source: PrefectHQ/prefect#8549, PrefectHQ/prefect#18231.
+    Very many runs, nine tenths of one workflow, one in a hundred failed: first page, failed ones, one workflow, a
+    tag, a page far back, a time, counts: each under a second. Source: PrefectHQ/prefect#8549,
+    PrefectHQ/prefect#18231.
     """
     async with world.engine() as engine:
         await engine.run(flows.trivial, 1, id="seed")

@@ -18,7 +18,7 @@ async def finish(world: World, run_id: str) -> Any:
         return await engine.get(run_id).result(timeout=15)
 
 
-async def test_case_PER_02(world: World) -> None:
+async def test_case_per_02(world: World) -> None:
     """Crash while finishing leaves the run running for ever.
 
     Killed before and after every write from the end of the last step on; each time one more worker ends the run.
@@ -69,7 +69,7 @@ class Gate:
         return self._heartbeat(worker_id, lease_us)
 
 
-async def test_case_PER_05(world: World) -> None:
+async def test_case_per_05(world: World) -> None:
     """Two finishers, last write wins: a late status write sets a finished run back to running.
 
     The write after step 1 is held back until another worker has ended the run, then let through.

@@ -14,7 +14,7 @@ from tests.cases import flows
 from tests.cases.conftest import World
 
 
-async def test_case_QUE_03(world: World) -> None:
+async def test_case_que_03(world: World) -> None:
     """Recovered high-priority work sinks behind fresh low-priority work.
 
     The orphan of a killed worker has priority 10, a hundred fresh runs have none; a worker that executes one at a time
@@ -34,7 +34,7 @@ async def test_case_QUE_03(world: World) -> None:
     assert len(between) < 60  # what fits into the rest of the lease, one after the other
 
 
-async def test_case_QUE_06(world: World) -> None:
+async def test_case_que_06(world: World) -> None:
     """A per-worker limit acts as a global one. (Global limits come later.)
 
     Two workers that execute one run at a time: two long runs are in progress at once, on different workers.
@@ -50,11 +50,11 @@ async def test_case_QUE_06(world: World) -> None:
     assert {entry.worker for entry in world.ledger.entries("wait_async")} == {"A", "B"}
 
 
-async def test_case_QUE_14(world: World) -> None:
+async def test_case_que_14(world: World) -> None:
     """A delay longer than the lease: far-future jobs are handed out once per lease, and run many times when due.
 
-    A delayed run and a sleeping one, due after several leases, four workers of which one is replaced time and again: each
-    runs once, on time. Source: celery/celery#2599, celery/kombu#337, iron-io/iron_celery#5.
+    A delayed run and a sleeping one, due after several leases, four workers of which one is replaced time and again:
+    each runs once, on time. Source: celery/celery#2599, celery/kombu#337, iron-io/iron_celery#5.
     """
     engines = [world.engine(name=f"W{n}", evict_after="50ms") for n in range(4)]
     await asyncio.gather(*(engine.open() for engine in engines))
@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_case_QUE_15(world: World, which: str) -> None:
+def test_case_que_15(world: World, which: str) -> None:
     """Settings that guarantee duplicates are accepted without a word.
 
     Each setting and pair of settings the wrong way round is refused when the engine is made, with the names of the
@@ -104,7 +104,7 @@ def test_case_QUE_15(world: World, which: str) -> None:
     assert not world.file.exists()
 
 
-async def test_case_QUE_15_harmless(world: World) -> None:
+async def test_case_que_15_harmless(world: World) -> None:
     """A step's time limit above the lease is harmless, because the lease is renewed: the step runs once."""
     async with world.engine(lease="500ms", poll="100ms", evict_after="1ms") as engine:
         assert await engine.run(flows.long_async, 2.0) == "a"

@@ -11,11 +11,11 @@ from tests.cases.conftest import World
 from tests.cases.ledger import until
 
 
-async def test_case_SHU_02(world: World) -> None:
+async def test_case_shu_02(world: World) -> None:
     """Drain without a bound: one job that ignores its cancellation keeps the process up past the limit.
 
-    An async step that swallows every cancellation and a thread that cannot be stopped; grace 1 s; SIGTERM. The process is
-    gone within the grace and 2 s; both runs begin again elsewhere at once. Source: riverqueue/river#78.
+    An async step that swallows every cancellation and a thread that cannot be stopped; grace 1 s; SIGTERM. The
+    process is gone within the grace and 2 s; both runs begin again elsewhere at once. Source: riverqueue/river#78.
     """
     async with world.client() as client:
         runs = [await client.start(flow) for flow in (flows.stubborn_async, flows.stubborn_sync)]
@@ -30,11 +30,11 @@ async def test_case_SHU_02(world: World) -> None:
             assert [await run.result(timeout=5) for run in runs] == ["test", "test"]
 
 
-async def test_case_SHU_03(world: World) -> None:
+async def test_case_shu_03(world: World) -> None:
     """An interrupted run is not given back: on SIGTERM nothing is written, and its place stays taken.
 
-    A long lease, a short grace, a long step, another worker idle: the run begins there well before the lease ends, and the
-    shutdown has used up no attempt. Source: PrefectHQ/prefect PR#23016, PrefectHQ/prefect#16746.
+    A long lease, a short grace, a long step, another worker idle: the run begins there well before the lease ends,
+    and the shutdown has used up no attempt. Source: PrefectHQ/prefect PR#23016, PrefectHQ/prefect#16746.
     """
     async with world.client() as client:
         run = await client.start(flows.named, id="r")
@@ -59,11 +59,11 @@ async def begun(world: World, child_name: str) -> list[str]:
     return [f"{child_name}{n}" for n in range(12)]
 
 
-async def test_case_SHU_05(world: World) -> None:
+async def test_case_shu_05(world: World) -> None:
     """Prefetched work that has not begun is lost with the process that holds it.
 
-    A dozen runs for a worker that executes one at a time; SIGTERM after three, and the same with SIGKILL. Another worker
-    ends all of them; each step ran once, only the one in flight at the kill twice. Source: celery/kombu#1836.
+    A dozen runs for a worker that executes one at a time; SIGTERM after three, and the same with SIGKILL. Another
+    worker ends all of them; each step ran once, only the one in flight at the kill twice. Source: celery/kombu#1836.
     """
     for number, limit in ((signal.SIGTERM, 1), (signal.SIGKILL, 2)):
         name = number.name
