@@ -167,10 +167,15 @@ class World:
             if during is not None:
                 loop.call_soon(during, self)
             while self.run_id in self.host.runs:
-                loop._run_once()  # type: ignore[attr-defined]
-                if self.evict_when_idle and self.run_id in self.host.idle:
-                    self.run.evict()  # type: ignore[union-attr]
+                loop._run_once()
+                if self.evict_when_idle:
+                    self._evict()
         return self.log[-1]
+
+    def _evict(self) -> None:
+        run = self.run
+        if run is not None and self.run_id in self.host.idle and (run.next_wake or 0) > self.store.now():
+            run.evict()
 
     @contextmanager
     def _loop(self) -> Any:
@@ -194,7 +199,7 @@ class World:
     def _reside(self, loop: VirtualLoop, log: list[Event]) -> None:
         self.log = log
         self.begun = len(log)
-        start = log[-1].at + 1_000
+        start = max(log[-1].at + 1_000, self._due(log[-1]))
         self.claim(log, start)
         self.store = Inbox(loop, start)
         workflows, steps = WorkflowRegistry(), StepRegistry()
@@ -211,6 +216,13 @@ class World:
         loop.selector.busy = lambda: self.host.threads.busy > 0 or self._body_has_its_turn(run)
         self.host.runs[self.run_id] = run
         loop.call_soon(run.begin, list(log))
+
+    @staticmethod
+    def _due(last: Event) -> int:
+        """Return when a run that waits may be claimed."""
+        if last.type != EventType.RUN_WAITING:
+            return 0
+        return int(msgspec.json.decode(last.detail or b"{}")["wake_at"])
 
     def row(self) -> RunRow:
         name = self.workflow.name

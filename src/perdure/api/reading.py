@@ -117,7 +117,7 @@ def to_info(row: RunRow | Tombstone) -> RunInfo:
     if isinstance(row, Tombstone):
         at = moment(row.purged_at)
         return RunInfo(
-            id=row.run_id, workflow=row.workflow, version="", status=Status(row.status), detail="purged",
+            id=row.run_id, workflow=row.workflow, version="", status=Status(row.status), detail=_purged(row),
             created_at=at, updated_at=at, purged=True,
         )  # fmt: skip
     return RunInfo(
@@ -126,6 +126,10 @@ def to_info(row: RunRow | Tombstone) -> RunInfo:
         owner=row.owner, epoch=row.epoch, wake_at=None if row.wake_at is None else moment(row.wake_at),
         created_at=moment(row.created_at), updated_at=moment(row.updated_at),
     )  # fmt: skip
+
+
+def _purged(row: Tombstone) -> str:
+    return f"purged by {row.actor or 'somebody'}" + (f": {row.reason}" if row.reason else "")
 
 
 async def find(connection: Connection, run_id: str) -> RunRow | Tombstone:

@@ -272,6 +272,12 @@ class Execution:
         if operation is not None:
             operation.note(event)
 
+    def asks_for(self, event: Event) -> bool:
+        """Whether the body waits for exactly what ``event`` records: for events a retry has put in doubt."""
+        operation = self._pending.get(event.op or "")
+        asked = operation is not None and (operation.kind, operation.name) == (event.kind, event.name)
+        return asked and operation is not None and operation.could_be(event)
+
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self.fresh = self.fresh, []
@@ -287,10 +293,6 @@ class Execution:
         """End the replay: return the operations that the log does not answer, in the order they were asked for."""
         self.live = True
         return list(self._pending.values())
-
-    def unmatched(self, op_ids: set[str]) -> list[str]:
-        """Return those of ``op_ids`` that the body has never asked for."""
-        return sorted(op_id for op_id in op_ids if op_id not in self._pending and op_id not in self._abandoned)
 
     @property
     def pending(self) -> dict[str, Operation]:

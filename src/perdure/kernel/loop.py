@@ -228,7 +228,13 @@ class RunLoop(asyncio.AbstractEventLoop):
                 budget -= 1
                 if budget < 0:
                     raise Spinning
-                handle.context.run(handle.callback, *handle.args)
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as on any event loop, a callback's error is only told
+                    message = f"error in callback {handle.callback!r}"
+                    self.call_exception_handler({"message": message, "exception": error})
         finally:
             events._set_running_loop(outer)  # noqa: SLF001
             sys.set_asyncgen_hooks(*hooks)
@@ -275,7 +281,7 @@ def refuse_unordered(frame: Any) -> None:
     `perdure.kernel.ordered` replaces it by one that makes them in the order of its arguments; this catches a copy of
     the original that was imported before.
     """
-    for _ in range(3):
+    for _ in range(4):  # ensure_future, its inner half, a comprehension up to Python 3.11, the function itself
         if frame is None:
             return
         if frame.f_code is AS_COMPLETED_CODE:

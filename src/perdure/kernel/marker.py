@@ -33,3 +33,6 @@ class Marker(Operation):
 
     def settle(self, event: Event) -> None:  # noqa: ARG002 - that it was recorded says all
         self.future.set_result(None)
+
+    def could_be(self, event: Event) -> bool:
+        return event.payload == self.payload

@@ -36,7 +36,7 @@ def is_fatal(error: BaseException | None) -> bool:
 class Attempt:
     """One attempt under way."""
 
-    __slots__ = ("given_up", "number", "operation", "task", "timed_out", "timer")
+    __slots__ = ("begun", "given_up", "number", "operation", "task", "timed_out", "timer")
 
     def __init__(self, operation: StepOperation, number: int) -> None:
         self.operation = operation
@@ -46,6 +46,8 @@ class Attempt:
         self.timed_out = False
         """A sync attempt whose time is up: answered already, but its thread still runs."""
         self.given_up = False
+        self.begun = False
+        """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
 
 
 class Attempts:
@@ -115,6 +117,7 @@ class Attempts:
         self._launch(operation, number)
 
     async def _run_async(self, attempt: Attempt, scope: StepScope) -> None:
+        attempt.begun = True
         CURRENT.set(scope)
         operation = attempt.operation
         definition = operation.definition
@@ -284,6 +287,8 @@ class Attempts:
         attempt.given_up = True
         if attempt.task is not None:
             attempt.task.cancel()
+            if not attempt.begun:
+                self._ended(attempt, None, None)
 
     def abandon(self) -> None:
         """The run leaves: stop what can be stopped, take no results."""

@@ -93,7 +93,7 @@ def _fail(run: ResidentRun, error: BaseException) -> None:
     cause = run.execution.failures.cause(error)
     detail: dict[str, Any] = {}
     if cause is not None:
-        detail = {"cause_seq": cause.seq, "cause_op": cause.op, "followed_by": list(cause.followed_by)}
+        detail = {"cause_seqs": cause.seqs, "cause_op": cause.op, "followed_by": cause.followed_by}
     note = f"{type(error).__name__}: {_text(error)}"
     _leave(run, EventType.RUN_FAILED, payload=_encode(run, error), detail=detail, note=note)
 

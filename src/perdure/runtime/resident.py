@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.signature import decode_call
-from perdure.errors import Diverged
 from perdure.kernel.kinds.step import StepOperation
 from perdure.model.event import Draft, Event
 from perdure.model.status import EventType
@@ -124,7 +123,8 @@ class ResidentRun:
 
     def _deliver(self) -> bool:
         """Return whether the log is exhausted, as far as it is known."""
-        undelivered, execution, voided = self._undelivered, self.execution, self._replayed.voided
+        undelivered, execution = self._undelivered, self.execution
+        voided, doubtful = self._replayed.voided, self._replayed.doubtful
         for _ in range(CHUNK):
             if not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
@@ -138,7 +138,7 @@ class ResidentRun:
             try:
                 if seq in voided:
                     self._void(event)
-                else:
+                elif seq not in doubtful or execution.asks_for(event):
                     execution.deliver(event)
             except BaseException as error:  # noqa: BLE001 - sorted out there
                 self._caught(error)
@@ -206,15 +206,8 @@ class ResidentRun:
             self._note_idle()
 
     def _go_live(self) -> bool:
-        """Once the log is exhausted: check that it fits, take in messages, then start what has no answer."""
+        """Once the log is exhausted: take in messages, then start what has no answer."""
         if self._undelivered or self._held:
-            return False
-        strays = self.execution.unmatched(self._replayed.open_ops)
-        if strays:
-            recorded = f"attempts of operation {strays[0]}"
-            text = f"replay diverged at operation {strays[0]}: recorded {recorded}, the code asked for nothing"
-            error = Diverged(text, expected=recorded, found="nothing", run_id=self.id)
-            closing.park_diverged(self, error, self._replayed)
             return False
         self._live = True
         self.execution.take_fresh()
@@ -241,6 +234,9 @@ class ResidentRun:
                 self.inbox_seen = message.n
                 draft = Draft(EventType.CANCEL_REQUESTED, self.now(), detail=_numbered(message))
                 event = self.recorder.add(draft, consumed=message.n)
+                if self._replayed is history.FRESH:  # shared by all runs that are new
+                    self._replayed = history.Summary()
+                history.note_message(self._replayed, event)
                 self._undelivered.append(event)
                 self._gate_seq = event.seq
         self.pump()

@@ -106,7 +106,8 @@ class Store(Protocol):
 
         Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker whose row is ``dead``.
         Highest priority first, then earliest ``wake_at``. Only runs of the given queues *and* workflows: rows that
-        the worker cannot run never hide ones it can. Each claim is the append that ``decide`` returns.
+        the worker cannot run never hide ones it can; with ``only``, that run and no other, whatever its queue. Each
+        claim is the append that ``decide`` returns.
         """
         ...
 

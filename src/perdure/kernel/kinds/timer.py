@@ -51,6 +51,9 @@ class Timer(Operation):
     def settle(self, event: Event) -> None:  # noqa: ARG002 - that it was recorded says all
         self.run.loop.call_soon(self._callback, *self._args, context=self._context)
 
+    def could_be(self, event: Event) -> bool:
+        return event.at >= self.due
+
     def when(self) -> float:
         """Return the due time in seconds, as asyncio's handles do."""
         return self.due / 1_000_000

@@ -79,4 +79,4 @@ def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, 
         return False
     if row.owner is None:
         return row.wake_at is not None and row.wake_at <= now
-    return request.take_over and not fetch(connection, "is_live", row.owner)
+    return request.take_over and bool(fetch(connection, "is_gone", row.owner))

@@ -168,6 +168,32 @@ class ClaimingContract(Contract):
         store.heartbeat("w1", 0)
         assert ids(claim(store, "w2", queues=("q1",), limit=3)) == ["b", "d", "e"]
 
+    def test_one_run_alone_can_be_claimed_whatever_its_queue(self, store: Store) -> None:
+        now = store.now()
+        for run_id, queue, workflow, wake_at in (
+            ("wanted", "far", "order", now),
+            ("other", "default", "order", now),
+            ("later", "default", "order", now + 3600 * SECOND),
+            ("foreign", "default", "invoice", now),
+        ):
+            accept(store, Author(run_id, now).create(queue=queue, workflow=workflow, wake_at=wake_at, priority=0))
+        enlist(store, "w1", "w2")
+        for run_id in ("later", "foreign", "unknown"):
+            assert claim(store, only=run_id) == []
+        assert ids(claim(store, only="wanted")) == ["wanted"]
+        assert claim(store, "w2", only="wanted") == []
+        store.heartbeat("w1", 0)
+        assert claim(store, "w2", only="wanted", take_over=False) == []
+        assert ids(claim(store, "w2", only="wanted")) == ["wanted"]
+        assert ids(claim(store, "w2")) == ["other"]
+
+    def test_one_run_alone_of_an_unknown_worker_is_taken_over_after_a_sweep(self, store: Store) -> None:
+        running(store, owner="ghost")
+        enlist(store, "w2")
+        assert claim(store, "w2", only="run-1") == []
+        store.sweep()
+        assert ids(claim(store, "w2", only="run-1")) == ["run-1"]
+
     def test_a_claim_shows_the_end_of_the_log_in_order(self, store: Store) -> None:
         author = running(store)
         accept(store, author.step(events=TAIL_EVENTS + 5), author.move(EventType.RUN_RELEASED, wake_at=store.now()))

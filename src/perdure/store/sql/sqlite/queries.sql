@@ -136,6 +136,9 @@ update worker set state = 'dead' where state = 'live'
 -- insert_worker: a worker begins its life; done twice if the answer was lost
 insert into worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
+-- is_gone: whether a worker's runs may be taken over
+select 1 from worker where id = ? and state <> 'live'
+
 -- is_live: whether a worker may claim
 select 1 from worker where id = ? and state = 'live'
 
