@@ -86,7 +86,9 @@ def fill(world: World, count: int) -> None:
             status = "failed" if n % 100 == 0 else "completed"
             yield row | {
                 "no": row["no"] + 1 + n, "id": f"bulk-{n:07}", "status": status,
-                "workflow": "trivial" if n % 10 else "two_steps", "created_at": row["created_at"] - count + n, "tags": '{"batch":"7"}' if n % 1000 == 0 else None,
+                "workflow": "trivial" if n % 10 else "two_steps",
+                "created_at": row["created_at"] - count + n,
+                "tags": '{"batch":"7"}' if n % 1000 == 0 else None,
             }  # fmt: skip
 
     with closing(apsw.Connection(str(world.file))) as connection:
