@@ -214,7 +214,7 @@ class Engine:
             version=version, timeout=timeout, tags=tags, claim_for=worker if own else None,
         )  # fmt: skip
         if own and create.row.owner is not None:
-            outcome = await cast("Worker", worker).create(create)
+            outcome = await connection.answered(cast("Worker", worker).create(create))
         else:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
@@ -288,6 +288,7 @@ class Engine:
         """Wait for a run's end; see `Run.result`."""
         connection = self.connection
         while True:
+            connection.check()
             local = None if self._worker is None else self._worker.host.runs.get(run_id)
             if local is not None:
                 last = await connection.waiters.wait(run_id)
