@@ -137,15 +137,15 @@ def uses_another_thread() -> str:
     told: list[str] = []
 
     def elsewhere() -> None:
-        token = perdure.kernel.scope.CURRENT.set(run)  # type: ignore[attr-defined]
+        token = perdure.kernel.scope.CURRENT.set(run)
         try:
             plus(1, 1)
         except RuntimeError as error:
             told.append(str(error))
         finally:
-            perdure.kernel.scope.CURRENT.reset(token)  # type: ignore[attr-defined]
+            perdure.kernel.scope.CURRENT.reset(token)
 
-    run = perdure.kernel.scope.CURRENT.get()  # type: ignore[attr-defined]
+    run = perdure.kernel.scope.CURRENT.get()
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
