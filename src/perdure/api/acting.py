@@ -13,6 +13,7 @@ from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change, Closed, Committed, Missing, Purge, Send
+from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
     from perdure.model.event import Event
@@ -49,7 +50,7 @@ async def _append(
 
 async def cancel(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> bool:
     """Record a request to cancel; True unless the run had ended before. Raises `RunNotFound`."""
-    detail = _detail(actor, reason)
+    detail = _detail(actor, reason, request=uuid7())  # by which a repeat of the same request is known
     for _ in range(100):
         row = await find(connection, run_id)
         if isinstance(row, Tombstone) or Status(row.status).is_terminal:

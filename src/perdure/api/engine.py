@@ -101,8 +101,14 @@ class Engine:
                 workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
                 commit_ids=connection.commit_ids,
             )  # fmt: skip
-            self._worker = Worker(host, self._name, only=self._only)
-            await self._worker.start()
+            worker = Worker(host, self._name, only=self._only)
+            try:
+                await worker.start()
+            except BaseException:
+                self._connection = None
+                await connection.close()  # nobody else will: there is nothing to leave a `with` block of
+                raise
+            self._worker = worker
         return self
 
     async def close(self) -> None:

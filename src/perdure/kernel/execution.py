@@ -21,6 +21,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
+import msgspec
+
 from perdure.errors import Diverged, UsageError
 from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
@@ -69,6 +71,7 @@ class Execution:
         """False while the log is being replayed: nothing may start."""
         self.dead = False
         self.cancel_requested = False
+        self.cancel_reason = ""
         self.timed_out = False
         self.outcome: Outcome | None = None
         self.failures = FailureTrail()
@@ -360,7 +363,10 @@ class Execution:
             if self._root is None:  # the body begins with the first claim: its time is that of the claim
                 self._begin()
         elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
-            self.cancel_requested |= event.type == EventType.CANCEL_REQUESTED
+            if event.type == EventType.CANCEL_REQUESTED:
+                self.cancel_requested = True
+                facts = msgspec.json.decode(event.detail or b"{}")
+                self.cancel_reason = self.cancel_reason or str(facts.get("reason") or "")
             self.timed_out |= event.type == EventType.DEADLINE_PASSED
             self.cancel()
             self.turn()

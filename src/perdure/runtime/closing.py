@@ -76,7 +76,8 @@ def finish(run: ResidentRun) -> None:
         seconds = None if limit is None else (limit - run.row.created_at) / 1_000_000
         _fail(run, RunTimedOut(run.id, timeout_s=seconds))
     elif outcome.cancelled and run.execution.cancel_requested:
-        _leave(run, EventType.RUN_CANCELLED, note="cancelled")
+        reason = run.execution.cancel_reason
+        _leave(run, EventType.RUN_CANCELLED, detail={"reason": reason} if reason else None, note="cancelled")
     else:
         _fail(run, outcome.error)
 

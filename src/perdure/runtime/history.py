@@ -29,6 +29,8 @@ class Summary:
     """Events that count only if the body asks for exactly that when they come; see `perdure.kernel.failure`."""
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
+    requests: set[str] = field(default_factory=set)
+    """Ids of the requests that were taken in: a send whose answer was lost may have been done twice."""
     deadline_passed: bool = False
     pythons: set[str] = field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
@@ -49,10 +51,21 @@ def summarise(events: Sequence[Event]) -> Summary:
             if isinstance(python, str):
                 summary.pythons.add(python)
         elif event.type in _FROM_INBOX:
-            summary.consumed = max(summary.consumed, int(_detail(event).get("n", 0)))
+            note_message(summary, event)
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
     return summary
+
+
+def note_message(summary: Summary, event: Event) -> None:
+    """Take in an event that took in a message; void it if it repeats a request."""
+    detail = _detail(event)
+    summary.consumed = max(summary.consumed, int(detail.get("n", 0)))
+    request = detail.get("request")
+    if isinstance(request, str):
+        if request in summary.requests:
+            summary.voided.add(event.seq)
+        summary.requests.add(request)
 
 
 def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> None:

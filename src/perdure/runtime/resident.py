@@ -234,6 +234,9 @@ class ResidentRun:
                 self.inbox_seen = message.n
                 draft = Draft(EventType.CANCEL_REQUESTED, self.now(), detail=_numbered(message))
                 event = self.recorder.add(draft, consumed=message.n)
+                if self._replayed is history.FRESH:  # shared by all runs that are new
+                    self._replayed = history.Summary()
+                history.note_message(self._replayed, event)
                 self._undelivered.append(event)
                 self._gate_seq = event.seq
         self.pump()
