@@ -92,7 +92,9 @@ async def test_a_fresh_engine_goes_on_from_any_crash_point(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["cancellation", "retried", "at_most_once", "abandoned_generators", "queue_of_work"])
+@pytest.mark.parametrize(
+    "name", ["cancellation", "first_completed", "at_most_once", "abandoned_generators", "queue_of_work"]
+)
 async def test_bodies_are_run_from_plain_callbacks_only(tmp_path: Path, name: str, backend: str) -> None:
     log = await live(url_of(backend, tmp_path, "one"), programs.EVERY[name], seed=2)
     assert log[-1].type == EventType.RUN_COMPLETED
