@@ -36,7 +36,7 @@ def one_record_each(world: World) -> bool:
 
 
 @pytest.mark.parametrize("runs,kills", [(12, 2), pytest.param(100, 6, marks=[pytest.mark.nightly])])
-async def test_case_CON_01(world: World, runs: int, kills: int) -> None:
+async def test_case_con_01(world: World, runs: int, kills: int) -> None:
     """Parallel steps get their numbers by luck; recovery sees another order and loops on a mismatch.
 
     A gather of steps and of chains of steps with random durations, killed at random points, recovered elsewhere.
@@ -49,7 +49,7 @@ async def test_case_CON_01(world: World, runs: int, kills: int) -> None:
 
 
 @pytest.mark.parametrize("runs,kills", [(6, 3), pytest.param(50, 10, marks=[pytest.mark.nightly])])
-async def test_case_CON_02(world: World, runs: int, kills: int) -> None:
+async def test_case_con_02(world: World, runs: int, kills: int) -> None:
     """asyncio's helpers iterate over sets, so that a replay schedules in another order.
 
     wait, as_completed, TaskGroup, Queue and Lock around steps; recovered under other hash seeds: no mismatch.
@@ -65,7 +65,7 @@ async def test_case_CON_02(world: World, runs: int, kills: int) -> None:
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(200, marks=[pytest.mark.nightly])])
-async def test_case_CON_06(world: World, runs: int) -> None:
+async def test_case_con_06(world: World, runs: int) -> None:
     """Several wake-ups at one instant: two deciders schedule the same next step.
 
     Three timers due in the same microsecond, first-of and all-of, the run out of memory meanwhile, four workers.
@@ -83,7 +83,7 @@ async def test_case_CON_06(world: World, runs: int) -> None:
     assert world.rows("select count(distinct run_id) from event where type = 'run_waiting'")[0][0] > runs / 2
 
 
-async def test_case_CON_07(world: World) -> None:
+async def test_case_con_07(world: World) -> None:
     """Blocking code in one job stops the others: sync functions run on the event loop.
 
     Sync steps of a second run side by side and do not delay async ones. An async step that blocks the loop for three
@@ -111,7 +111,7 @@ async def test_case_CON_07(world: World) -> None:
     assert "'r'" in line
 
 
-async def test_case_CON_08(world: World) -> None:
+async def test_case_con_08(world: World) -> None:
     """A thread pool is starved by steps that call back into the loop and wait for a thread of the pool.
 
     Two threads, ten sync steps that each start a run, wait for it and read its status through the blocking API.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import acting, reading
@@ -25,7 +26,7 @@ from perdure.runtime.worker import Worker
 from perdure.store.base import StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
     from datetime import datetime
     from types import ModuleType
 
@@ -77,7 +78,8 @@ class Engine:
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
-        self._codec = open_chain(codecs, max_bytes=self._settings.max_bytes)
+        facts = codecs if isinstance(codecs, Mapping) else None
+        self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
 
@@ -212,7 +214,7 @@ class Engine:
             version=version, timeout=timeout, tags=tags, claim_for=worker if own else None,
         )  # fmt: skip
         if own and create.row.owner is not None:
-            outcome = await cast("Worker", worker).create(create)
+            outcome = await connection.answered(cast("Worker", worker).create(create))
         else:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
@@ -286,6 +288,7 @@ class Engine:
         """Wait for a run's end; see `Run.result`."""
         connection = self.connection
         while True:
+            connection.check()
             local = None if self._worker is None else self._worker.host.runs.get(run_id)
             if local is not None:
                 last = await connection.waiters.wait(run_id)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
+from perdure.errors import StoreError
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.waiters import Waiters
 from perdure.store.writer import StoreThread, Writer
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from perdure.codec.base import Codec
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Store
+
+logger = logging.getLogger("perdure.store")
 
 
 class Connection:
@@ -28,6 +32,9 @@ class Connection:
         self.waiters = Waiters()
         self.commit_ids = CommitIds()
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.failure: StoreError | None = None
+        """Set when the store has failed for good: nothing is written any more, so nobody must wait for it."""
+        self._awaited: set[asyncio.Future[Outcome]] = set()
 
     async def open(self) -> None:
         """Connect. Raises what `Store.open` raises."""
@@ -38,6 +45,7 @@ class Connection:
             self.reader.stop()
             self.store.close()
             raise
+        self.writer.on_crash = self._crashed
         self.writer.start(self.loop)
 
     async def close(self) -> None:
@@ -57,8 +65,33 @@ class Connection:
             await self.writer.room()
         answer = Answer(asyncio.get_running_loop())
         self.writer.submit(write, answer)
-        # The write goes on when its caller gives up: it may be committed already.
-        return await asyncio.shield(answer.future)
+        return await self.answered(answer.future)
+
+    async def answered(self, future: asyncio.Future[Outcome]) -> Outcome:
+        """Wait for the answer to a write. The write goes on when its caller gives up: it may be committed already.
+
+        Raises:
+            StoreError: the store has failed for good, so there will be no answer.
+        """
+        self.check()
+        self._awaited.add(future)
+        future.add_done_callback(self._awaited.discard)
+        return await asyncio.shield(future)
+
+    def check(self) -> None:
+        """Raise the `StoreError` that says so if the store has failed for good."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _crashed(self, error: BaseException) -> None:
+        logger.critical("the store failed and nothing is written any more", exc_info=error)
+        text = f"the store failed and nothing is written any more: {type(error).__name__}: {error}"
+        failure = self.failure = StoreError(text, hint="what is recorded is safe; start the process again")
+        for future in list(self._awaited):
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # its caller may have given up
+        self.waiters.fail(failure)
 
 
 class Answer:

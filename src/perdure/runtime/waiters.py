@@ -35,6 +35,13 @@ class Waiters:
             if not waiting and self._futures.get(run_id) is waiting:
                 del self._futures[run_id]
 
+    def fail(self, error: Exception) -> None:
+        """Raise ``error`` for everybody who waits for any run."""
+        waiting, self._futures = self._futures, {}
+        for future in {future for futures in waiting.values() for future in futures}:
+            if not future.done():
+                future.set_exception(error)
+
     def tell(self, run_id: str, event: Event | None) -> None:
         """Wake everybody who waits for the run."""
         for future in self._futures.pop(run_id, ()):
