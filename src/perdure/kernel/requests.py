@@ -11,7 +11,7 @@ import logging
 import math
 from asyncio import events
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.kernel.marker import Marker
 
 logger = logging.getLogger("perdure.run")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_DUE = 253_402_300_799_000_000
 """The end of the year 9999 in microseconds: what every database and `datetime` can represent."""
 
@@ -74,8 +75,8 @@ class Requests:
         if self.dead:
             raise Evicted
         task = current_task(self.loop)
-        if task is None:
-            return self._stray_id()
+        if task is None or (self.bridge is not None and events._get_running_loop() is not self.loop):  # noqa: SLF001
+            return self._stray_id()  # from a sync body's thread the root task may still seem to be the current one
         return cast("RunTask", task).next_id()
 
     def _stray_id(self) -> str:
@@ -154,7 +155,7 @@ class Requests:
 
     def now(self) -> datetime:
         """Return the run's logical time."""
-        return datetime.fromtimestamp(self.logical_time / 1_000_000, UTC)
+        return EPOCH + timedelta(microseconds=self.logical_time)
 
     @property
     def random(self) -> Random:

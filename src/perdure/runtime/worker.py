@@ -228,7 +228,7 @@ class Worker:
                 logger.error(
                     "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
                 )
-                host.waiters.tell(claimed.row.id, claimed.append.events[-1])
+                host.waiters.tell(claimed.row.id, (claimed.row, claimed.append.events[-1]))
             elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
                 await self._take(claimed)
             elif not self._alone:
