@@ -57,7 +57,9 @@ class Worker:
         self.running = False
         self.stopping = False
         self._rejoining: asyncio.Task[None] | None = None
-        self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
+        self._services: list[Service] = [
+            Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
+        ]  # fmt: skip
         self._claim_wanted = False
         self._backlog = False
         """Whether the last claim took all it was allowed to."""
