@@ -140,6 +140,8 @@ class Execution(Requests):
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self.fresh = self.fresh, []
         pending = self._pending
+        if len(fresh) == 1:  # nearly always
+            return fresh if fresh[0].id in pending else []
         return [operation for operation in fresh if pending.get(operation.id) is operation]
 
     def take_given_up(self) -> list[Operation]:
