@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.kernel.kinds.step import StepOperation
     from perdure.runtime.host import Host
     from perdure.runtime.recorder import Recorder
+    from perdure.runtime.tape import Tape
 
 logger = logging.getLogger("perdure.step")
 
@@ -41,20 +42,9 @@ class Owner(Protocol):
     host: Host
     execution: Execution
     recorder: Recorder
+    tape: Tape
     gone: bool
     leaving: bool
-
-    def now(self) -> int:
-        """Return the database's clock."""
-        ...
-
-    def record(self, draft: Draft) -> None:
-        """Append an event and deliver it once it is durable."""
-        ...
-
-    def record_early(self, draft: Draft) -> None:
-        """Append an event and deliver it in its turn, without waiting for it to be durable."""
-        ...
 
     def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
         """Answer a step that is not recorded."""
@@ -272,9 +262,10 @@ class Attempts:
             None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
         if durability == "ahead":
-            run.record_early(draft)
+            if run.tape.record_early(draft):
+                run.pump_soon()
         else:
-            run.record(draft)
+            run.tape.record(draft)
 
     def _result_error(self, operation: StepOperation, error: CodecError) -> CodecError:
         text = f"the result of step {operation.name!r} cannot be stored: {error.text}"
@@ -294,7 +285,7 @@ class Attempts:
         if final:
             self._record(operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True)
             return
-        now = self.run.now()
+        now = self.run.host.now()
         next_at = now + retry.wait_us(spent, self.run.host.luck())
         detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
         self._record(operation, EventType.STEP_ATTEMPT_FAILED, attempt.number, payload=payload, detail=detail)
@@ -326,9 +317,9 @@ class Attempts:
         detail: bytes | None = None, store_input: bool = False,
     ) -> None:  # fmt: skip
         given = operation.input if store_input else None
-        self.run.record(
-            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest,
-                  detail, given, payload)
+        self.run.tape.record(
+            Draft(kind, self.run.host.now(), operation.id, operation.kind, operation.name, number, None,
+                  operation.digest, detail, given, payload)
         )  # fmt: skip
 
     # -- giving up -----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perdure.runtime.history import Summary
     from perdure.runtime.host import Host
     from perdure.runtime.recorder import Recorder
+    from perdure.runtime.tape import Tape
 
 DETAIL_MAX = 500
 
@@ -36,27 +37,12 @@ class Departing(Protocol):
     host: Host
     execution: Execution
     recorder: Recorder
+    tape: Tape
     definition: WorkflowDefinition
     inbox_seen: int
     gone: bool
     leaving: bool
     replaced_at: int
-
-    def now(self) -> int:
-        """Return the database's clock."""
-        ...
-
-    def append_last(self, draft: Draft, change: Change) -> None:
-        """Append the event that ends this worker's ownership."""
-        ...
-
-    def rewind(self, event: Event) -> None:
-        """Go back to before ``event``, which could not be stored."""
-        ...
-
-    def record_again(self, draft: Draft, change: Change | None) -> None:
-        """Append what replaces an event that could not be stored."""
-        ...
 
     def drop(self, reason: str) -> None:
         """Lose the run."""
@@ -81,14 +67,15 @@ def _leave(
     run: Departing, kind: EventType, *, payload: bytes | None = None, detail: dict[str, Any] | None = None,
     note: str | None = None, wake_at: int | None = None,
 ) -> None:  # fmt: skip
-    now = run.now()
+    now = run.host.now()
     after = next_status(Status.RUNNING, kind)
     data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
     draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
     epoch = run.recorder.epoch
     note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
     note = _storable(note)
-    run.append_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+    run.leaving = True
+    run.tape.record_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
 
 
 def _storable(value: Any) -> Any:
@@ -206,13 +193,13 @@ def replace_unstorable(run: Departing, append: Append, error: Exception) -> None
     run.replaced_at = append.events[0].seq
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
-    run.rewind(append.events[0])
+    run.tape.rewind(append.events[0])
     change = append.change
     if change is not None and append.events[-1].type == EventType.RUN_COMPLETED:
         change = change._replace(after=Status.FAILED, detail="CodecError: the database refuses the result")
     for event in append.events:
         last = event is append.events[-1]
-        run.record_again(_without_value(event, failure), change if last else None)
+        run.tape.record_again(_without_value(event, failure), change if last else None)
 
 
 def _without_value(event: Event, failure: bytes) -> Draft:

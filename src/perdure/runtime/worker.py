@@ -246,7 +246,7 @@ class Worker:
             self._claim_wanted = True
 
     async def _claimed(self, request: ClaimRequest, judge: Decide) -> list[Claimed]:
-        """Claim on the loop's own thread while there is a backlog and the store is quick, else on the reading thread."""
+        """Claim on the loop's thread while there is a backlog and the store is quick, else on the reading thread."""
         host = self.host
         if self._backlog and host.store.capabilities.inline:
             claims = host.store.claim(request, judge, block=False)
