@@ -17,17 +17,21 @@ from tests.cases.ledger import until
 FAN = ["a", "b", "c", ["x0", "x1", "x2"], ["y0", "y1", "y2"]]
 
 
-async def kill_and_go_on(world: World, flow: str, runs: int, kills: int, **env: str) -> list[Any]:
-    """Kill a worker ``kills`` times while the runs are under way, each next one with another hash seed."""
+async def kill_and_go_on(world: World, flow: str, runs: int, kills: int) -> list[Any]:
+    """Kill a worker ``kills`` times while the runs are under way, each next one with another hash seed.
+
+    None of the runs may be taken for one that kills its workers, so the limit of deaths is high.
+    """
     async with world.client() as client:
         handles: list[perdure.Run[Any]] = [await client.start(flow, id=f"r{n}") for n in range(runs)]
         for n in range(kills):
             before = world.ledger.count()
-            child = world.worker(f"W{n}", concurrency=max(2, runs // 2), env={"PYTHONHASHSEED": str(n)})
+            env = {"PYTHONHASHSEED": str(n)}
+            child = world.worker(f"W{n}", concurrency=max(2, runs // 2), max_deaths=50, env=env)
             await until(lambda before=before: world.ledger.count() > before + runs, what="some steps ran")  # type: ignore[misc]
             child.destroy()
-        world.worker("last", env={"PYTHONHASHSEED": "99"})
-        return [await handle.result(timeout=15) for handle in handles]
+        world.worker("last", max_deaths=50, env={"PYTHONHASHSEED": "99"})
+        return [await handle.result(timeout=30) for handle in handles]
 
 
 def one_record_each(world: World) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure import step, workflow
-from perdure.model.event import EMPTY_TAIL, Draft, link
+from perdure.model.event import EMPTY_TAIL, Draft, sealed
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 
@@ -116,7 +116,7 @@ def relink(world: World, run_id: str) -> None:
     columns = "seq, at, epoch, type, op, kind, name, attempt, state, digest, detail, input, payload"
     chain = EMPTY_TAIL.chain
     for seq, at, epoch, kind, *rest in world.rows(f"select {columns} from event where run_id = ? order by seq", run_id):
-        chain = link(chain, run_id, seq, Draft(kind, at, *rest), at, epoch)
+        chain = sealed(run_id, seq, Draft(kind, at, *rest), at, epoch, 0, chain).chain
         where = "run_no = (select no from run where id = ?) and seq = ?"
         world.write(f"update event_log set chain = ? where {where}", chain, run_id, seq)
 

@@ -84,6 +84,25 @@ async def begun(world: World, code: Any) -> None:
         await until_waiting(world, "r")
 
 
+async def changed_bystander() -> str:
+    return "another build"
+
+
+async def test_case_ver_01(world: World) -> None:
+    """Editing any workflow strands every run in flight, because the version is a hash over all code.
+
+    (Without version binding, and with a timer in place of the signal.) A run waits under build 1; in build 2 only
+    another workflow has changed; the run goes on. Source: dbos-inc/dbos-transact-golang#174, czpython/druks PR#632,
+    dbos-inc/dbos-transact-ts PR#765.
+    """
+    async with world.engine([named(original), named(other_way, "bystander")], evict_after="20ms") as engine:
+        await engine.start("flow", id="r")
+        await until_waiting(world, "r")
+    async with world.engine([named(original), named(changed_bystander, "bystander")]) as engine:
+        assert await engine.get("r").result(timeout=10) == "ab"
+    assert world.ledger.count("take_a") == world.ledger.count("take_b") == 1
+
+
 async def test_case_ver_03(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Reordered steps: the replay takes one step's value for the other, or hangs without a message.
 

@@ -29,7 +29,7 @@ class Connection:
         self.codec = codec
         self.writer = Writer(store)
         self.reader = StoreThread("perdure-reader")
-        self.waiters = Waiters()
+        self.waiters = Waiters(store, self.reader)
         self.commit_ids = CommitIds()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: StoreError | None = None
@@ -50,6 +50,7 @@ class Connection:
 
     async def close(self) -> None:
         """Write what is queued, then let go of everything."""
+        await self.waiters.close()
         await self.writer.close()
         self.reader.stop()
         self.store.close()
@@ -75,8 +76,10 @@ class Connection:
         """
         self.check()
         self._awaited.add(future)
-        future.add_done_callback(self._awaited.discard)
-        return await asyncio.shield(future)
+        try:
+            return await future
+        finally:
+            self._awaited.discard(future)
 
     def check(self) -> None:
         """Raise the `StoreError` that says so if the store has failed for good."""
