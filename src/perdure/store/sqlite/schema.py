@@ -32,10 +32,12 @@ class SqliteSchema:
 
     def applied(self) -> list[Applied] | None:
         """Return what was applied; None for a file without a schema of ours."""
-        if self._connection.table_exists("main", "schema_migration"):
+        # Asked of the file, not of the connection: that may still believe what it saw before it got the lock.
+        tables = {name for (name,) in fetch(self._connection, "tables")}
+        if "schema_migration" in tables:
             return [Applied._make(row) for row in fetch(self._connection, "migrations")]
         for name in _OURS:
-            if self._connection.table_exists("main", name):
+            if name in tables:
                 message = f"the file belongs to another program: it has a table '{name}' that perdure did not make"
                 raise UsageError(message, hint="name another file")
         return None
@@ -89,7 +91,7 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
     base = max(wall, last) - ticks
     known_row = fetch(connection, "meta")
     if not known_row:
-        connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, wall))
+        connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, base + ticks))
     else:
         boot_id, known = known_row[0]
         # Without a boot id from the platform, a boot shows in the time since boot: it went back.
@@ -100,7 +102,7 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
         elif abs(known - base) < _CLOSE_ENOUGH_US or fetch(connection, "live_worker", 0):
             base = known
         if rebooted or base != known:
-            connection.execute(SQL["rebase"], (machine.boot_id, base, last))
+            connection.execute(SQL["rebase"], (machine.boot_id, base, base + ticks))
     clock.start(base)
 
 

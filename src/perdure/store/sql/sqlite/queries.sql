@@ -297,3 +297,6 @@ select number, name, checksum from schema_migration order by number
 
 -- data_version: changes when another connection commits
 pragma data_version
+
+-- tables: what tables there are
+select name from sqlite_schema where type in ('table', 'view')
