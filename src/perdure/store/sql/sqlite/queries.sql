@@ -265,25 +265,32 @@ limit ?
 select status, count(*) from run group by status
 
 -- pairs: every queue and workflow that has something with a wake-up time, by skipping through the index
-with recursive pair (queue, workflow) as (
-    select * from (select queue, workflow from run where wake_at is not null order by queue, workflow limit 1)
+with recursive line (queue) as (
+    select min(queue) from run where wake_at is not null
+    union all
+    select (select min(r.queue) from run as r where r.queue > l.queue and r.wake_at is not null)
+    from line as l
+    where l.queue is not null
+),
+
+pair (queue, workflow) as (
+    select
+        l.queue,
+        (select min(r.workflow) from run as r where r.queue = l.queue and r.wake_at is not null)
+    from line as l
+    where l.queue is not null
     union all
     select
+        p.queue,
         (
-            select r.queue from run as r
-            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
-            order by r.queue, r.workflow limit 1
-        ),
-        (
-            select r.workflow from run as r
-            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
-            order by r.queue, r.workflow limit 1
+            select min(r.workflow) from run as r
+            where r.queue = p.queue and r.workflow > p.workflow and r.wake_at is not null
         )
     from pair as p
-    where p.queue is not null
+    where p.workflow is not null
 )
 
-select queue, workflow from pair where queue is not null
+select queue, workflow from pair where workflow is not null
 
 -- count_due: how much of a slot is due, and since when
 select count(*), min(wake_at) from run
