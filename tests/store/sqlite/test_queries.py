@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 def plan(connection: apsw.Connection, statement: str) -> list[str]:
     numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
     count = max(numbered) if numbered else statement.count("?")
-    return [row[3] for row in connection.execute(f"explain query plan {statement}", [None] * count).fetchall()]
+    return [str(row[3]) for row in connection.execute(f"explain query plan {statement}", [None] * count).fetchall()]
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -128,8 +128,8 @@ def test_a_claim_of_few_does_not_read_all_that_is_due(store: SqliteStore) -> Non
     fill(store, 20_000, wake_at=1)
     connection = store._opened().writer
     connection.execute(
-        "insert into event_log select no, 1, 'run_started', null, null, null, 0, 0, 0, 0, null, null, null, null, null, x'00'"
-        " from run"
+        "insert into event_log (run_no, seq, type, attempt, at, epoch, commit_id, chain)"
+        " select no, 1, 'run_started', 0, 0, 0, 0, x'00' from run"
     )
     assert claim_steps(store) < 10_000
     assert len(store.owned("w1")) == 10
