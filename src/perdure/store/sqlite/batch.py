@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
@@ -216,9 +217,19 @@ def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
 
 
 def run_row(connection: apsw.Connection, run_id: str) -> RunRow | None:
-    """Return a run."""
+    """Return a run.
+
+    Raises:
+        StoreCorrupt: the index leads to another run's row.
+    """
     found = fetch(connection, "get_run", run_id)
-    return RunRow._make(found[0]) if found else None
+    if not found:
+        return None
+    row = RunRow._make(found[0])
+    if row.id != run_id:
+        message = "the row of the run is damaged"
+        raise StoreCorrupt(message, run_id=run_id)
+    return row
 
 
 def fetch(connection: apsw.Connection, name: str, *values: str | bytes | int | None) -> list[tuple[Any, ...]]:

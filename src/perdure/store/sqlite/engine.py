@@ -296,6 +296,11 @@ class SqliteStore:
         with self._opened().reading() as connection:
             return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
 
+    def problems(self) -> list[str]:
+        """Return what SQLite finds wrong with the file, one line each; for ``verify``. Reads all of it."""
+        with self._opened().reading() as connection:
+            return listing.problems(connection)
+
     def list(self, query: RunFilter) -> list[RunRow]:
         """Return the runs that match, newest first."""
         with self._opened().reading() as connection:
