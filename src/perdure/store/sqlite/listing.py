@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import apsw
 import msgspec
 
 from perdure.errors import StoreCorrupt
@@ -15,8 +16,6 @@ from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import apsw
 
     from perdure.model.filter import RunFilter
 
@@ -131,9 +130,12 @@ def stats(connection: apsw.Connection, now: int) -> StoreStats:
 
 def problems(connection: apsw.Connection) -> list[str]:
     """Return what SQLite finds wrong with the file, one line each. Reads all of it."""
-    found = [str(row[0]) for row in connection.execute("pragma integrity_check(100)").fetchall()]
-    found += [
-        f"a row of {table} belongs to no row of {parent}"
-        for table, _, parent, _ in connection.execute("pragma foreign_key_check").fetchall()
-    ]
+    try:
+        found = [str(row[0]) for row in connection.execute("pragma integrity_check(100)").fetchall()]
+        found += [
+            f"a row of {table} belongs to no row of {parent}"
+            for table, _, parent, _ in connection.execute("pragma foreign_key_check").fetchall()
+        ]
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        return [str(error)]
     return [line for line in found if line != "ok"]
