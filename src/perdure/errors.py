@@ -203,9 +203,7 @@ class RunTimedOut(RunError):
 
     code = "run_timed_out"
 
-    def __init__(
-        self, run_id: str, *, timeout_s: float | None = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, run_id: str, *, timeout_s: float | None = None, hint: str | None = None) -> None:
         after = "" if timeout_s is None else f"after {timeout_s:g} s"
         super().__init__(run_id, _ended(run_id, "timed out", after, " "), hint=hint)
         self.timeout_s = timeout_s

@@ -24,11 +24,12 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/cli/main.py": (frozenset({"importlib.import_module"}), "finds command groups by folder"),
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
+    "src/perdure/codec/base.py": (frozenset({"importlib.import_module"}), "finds a codec by its name in the settings"),
     "src/perdure/codec/pickle.py": (frozenset({"pickle"}), "the opt-in codec"),
 }
 
 # Folders whose tests pace real processes and may sleep.
-SLEEP_ALLOWED = ("tests/faults/", "tests/perf/")
+SLEEP_ALLOWED = ("tests/cases/", "tests/faults/", "tests/perf/")
 
 CODE = ("src", "tests")
 

@@ -57,7 +57,9 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
         begun = row.epoch > 0 and row.status == Status.PENDING
         if row.status in _UNBEGUN and not begun:
             # Its body is not running and need not run for this: no worker is needed.
-            if isinstance(await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed):
+            if isinstance(
+                await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed
+            ):
                 return True
             continue
         outcome = await connection.write(Send(Message(run_id, 0, "cancel", connection.store.now(), detail)))
@@ -101,7 +103,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
 def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
     cause = facts.get("cause_seq")
     if cause is None:
-        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code to end differently"
+        return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code"
     name = next((event.name for event in events if event.seq == cause), "?")
     return f"run {run_id} goes on: step {name!r} is tried again, completed steps keep their results"
 

@@ -64,7 +64,7 @@ class StepInfo:
         self.run_id: str = scope.run_id
         self.name: str = scope.name
         self.key: str = scope.key
-        self.attempt: int = scope.attempt
+        self.attempt: int = scope.number
         self.epoch: int = scope.epoch
 
     def heartbeat(self, detail: Any = None) -> None:

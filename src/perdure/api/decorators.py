@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         """What ``step(...)`` with arguments returns: keeps the function's signature and colour."""
 
         @overload
-        def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncStep[P, T]: ...
+        def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncStep[P, T]: ...  # type: ignore[overload-overlap]
         @overload
         def __call__(self, function: Callable[P, T], /) -> SyncStep[P, T]: ...
 
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 @overload
-def step(function: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncStep[P, T]: ...
+def step(function: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncStep[P, T]: ...  # type: ignore[overload-overlap]
 @overload
 def step(function: Callable[P, T], /) -> SyncStep[P, T]: ...
 @overload
@@ -138,9 +138,7 @@ class Workflow(Generic[P, R]):
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
 def workflow(*, name: str | None = None, version: str = "0.0.0") -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
-def workflow(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "0.0.0"
-) -> Any:
+def workflow(function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "0.0.0") -> Any:
     """Make a function a workflow: its runs are recorded step by step and resume where they stopped.
 
     Args:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from perdure.runtime.settings import Settings
 
 R = TypeVar("R")
+_LOOK_S = 0.1
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
@@ -71,6 +72,7 @@ class Engine:
         self._settings: Settings = build_settings(
             queues=queues, concurrency=concurrency, lease=lease, grace=grace, **options
         )
+        self._only: str | None = options.pop("only", None)
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
@@ -98,7 +100,7 @@ class Engine:
                 workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
                 commit_ids=connection.commit_ids,
             )  # fmt: skip
-            self._worker = Worker(host, self._name)
+            self._worker = Worker(host, self._name, only=self._only)
             await self._worker.start()
         return self
 
@@ -118,6 +120,19 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def failure(self) -> str:
+        """Wait until this engine cannot go on, and return why: the store failed, or the heartbeat did.
+
+        A database that is merely unreachable is no reason: the engine waits for it.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            crash = self.connection.writer.crash
+            if crash is not None:
+                return f"the store failed: {type(crash).__name__}: {crash}"
+            if self._worker is not None and (reason := self._worker.failure) is not None:
+                return reason
+
     @property
     def connection(self) -> Connection:
         """The open connection. Internal."""
@@ -128,18 +143,18 @@ class Engine:
 
     @overload
     async def start(
-        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,  # noqa: A002
+        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
         timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",  # noqa: A002
+        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",
         priority: int = 0, delay: Duration | None = None, version: str | None = None,
         timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     async def start(
-        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,  # noqa: A002
+        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
         tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[Any]:  # fmt: skip
@@ -165,6 +180,17 @@ class Engine:
             IdConflict: the id belongs to another start.
             StoreError: the database cannot be used.
         """
+        return await self.start_call(
+            workflow, args, kwargs, id=id, queue=queue, priority=priority, delay=delay, version=version,
+            timeout=timeout, tags=tags,
+        )  # fmt: skip
+
+    async def start_call(
+        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, id: str | None = None,
+        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+    ) -> Run[Any]:  # fmt: skip
+        """Start a run whose arguments may have the names of options; see `start`."""
         connection = self.connection
         name, definition = self._resolve(workflow)
         worker = self._worker
@@ -179,7 +205,7 @@ class Engine:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
                 worker.want_claim()
-        check_existing(create, outcome)
+        await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
 
     async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:

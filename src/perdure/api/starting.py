@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.codec.signature import digest, encode_call
+from perdure.codec.signature import decode_call, digest, encode_call, encode_unknown
 from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError, VersionError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import microseconds
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
+    from perdure.model.event import Event
     from perdure.model.write import Outcome
     from perdure.runtime.connection import Connection
     from perdure.runtime.worker import Worker
@@ -38,24 +39,17 @@ def encode_input(
     """Return the stored form of a start's arguments.
 
     Raises:
-        UsageError: the function would refuse them; or positional ones for a workflow this process does not have.
+        UsageError: the function would refuse them.
         CodecError: one cannot be stored; says which, where and why.
     """
     if definition is not None:
         return encode_call(definition.signature, args, kwargs, codec, label=f"start({name})")
-    if args:
-        message = f"start({name!r}): the workflow is not registered here, so arguments must be given by name"
-        raise UsageError(message)
-    try:
-        return codec.encode(kwargs)
-    except CodecError as error:
-        error.args = (f"start({name}): {error.text}",)
-        raise
+    return encode_unknown(args, kwargs, codec, label=f"start({name})")
 
 
 def start_digest(workflow: str, given: bytes, codec: Codec) -> int:
     """Return what two starts of one id must have in common to be the same start."""
-    data = b"%s\x00%d" % (workflow.encode(), digest(given, codec))
+    data = b"%s\x00%d" % (workflow.encode(), digest(given, codec, named=True))
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
@@ -71,7 +65,7 @@ def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
 
 def prepare(
     connection: Connection, name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...],
-    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,  # noqa: A002
+    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,
     version: str | None, timeout: Duration | None, tags: Mapping[str, str] | None, claim_for: Worker | None,
 ) -> Create:  # fmt: skip
     """Return the write that records a run, claimed for ``claim_for`` at once if given.
@@ -85,7 +79,7 @@ def prepare(
     if type(priority) is not int or not -_PRIORITY <= priority < _PRIORITY:
         message = f"priority must be a whole number of 32 bits, not {priority!r}"
         raise InvalidValue(message)
-    bound = "0.0.0" if definition is None else definition.version
+    bound = (version or "0.0.0") if definition is None else definition.version
     if version is not None and version != bound:
         message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
         raise VersionError(message)
@@ -95,7 +89,8 @@ def prepare(
     wake_at = now + (0 if delay is None else microseconds(delay, "delay"))
     deadline = None if timeout is None else now + microseconds(timeout, "timeout")
     started = Draft(EventType.RUN_STARTED, now, state=_PENDING, input=given)
-    drafts, status, owner, epoch = (started,), Status.PENDING, None, 0
+    drafts: tuple[Draft, ...] = (started,)
+    status, owner, epoch = Status.PENDING, None, 0
     if claim_for is not None and wake_at <= now:
         drafts = (started, claim_for.claim_draft(now, bound))
         status, owner, epoch = Status.RUNNING, claim_for.id, 1
@@ -107,8 +102,13 @@ def prepare(
     return Create(row, seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take()), id is None, pairs)
 
 
-def check_existing(create: Create, outcome: Outcome) -> None:
+async def check_existing(
+    connection: Connection, create: Create, outcome: Outcome, definition: WorkflowDefinition | None
+) -> None:
     """Accept a repeat of the same start; refuse another start under the same id.
+
+    The first start may have been made where the workflow is not known, so that its arguments have no names or are not
+    in the form their annotations give them. Then they are brought into that form before they are compared.
 
     Raises:
         IdConflict: the id belongs to a run of another workflow, or with another input.
@@ -122,6 +122,21 @@ def check_existing(create: Create, outcome: Outcome) -> None:
     if found.workflow != row.workflow:
         message = f"run id {row.id!r} belongs to a run of workflow {found.workflow!r}, not {row.workflow!r}"
         raise IdConflict(row.id, message)
-    if found.input_digest != row.input_digest:
+    if found.input_digest != row.input_digest and not await _is_same_call(connection, found, row, definition):
         message = f"run id {row.id!r} belongs to a run of {row.workflow!r} with another input"
         raise IdConflict(row.id, message)
+
+
+async def _is_same_call(
+    connection: Connection, found: RunRow | Tombstone, row: RunRow, definition: WorkflowDefinition | None
+) -> bool:
+    if definition is None or isinstance(found, Tombstone):
+        return False
+    codec = connection.codec
+    events: list[Event] = await connection.read(connection.store.load, found.id, 0, 1)
+    try:
+        args, kwargs = decode_call(definition.signature, events[0].input or b"{}", codec)
+        given = encode_call(definition.signature, args, kwargs, codec)
+    except (CodecError, UsageError):
+        return False
+    return start_digest(row.workflow, given, codec) == row.input_digest

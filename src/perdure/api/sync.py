@@ -24,16 +24,20 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _engine_call(method: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncEngine, P], T]:
-    def call(self: SyncEngine, *args: P.args, **kwargs: P.kwargs) -> T:
+def _engine_call(
+    method: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncEngine, P], T]:
+    def call(self: SyncEngine, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.wait(method(self.engine, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
     return call
 
 
-def _run_call(method: Callable[Concatenate[Run[Any], P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncRun[Any], P], T]:
-    def call(self: SyncRun[Any], *args: P.args, **kwargs: P.kwargs) -> T:
+def _run_call(
+    method: Callable[Concatenate[Run[Any], P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncRun[Any], P], T]:
+    def call(self: SyncRun[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._engine.wait(method(self._run, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__

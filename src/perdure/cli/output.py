@@ -31,9 +31,7 @@ def escape(text: str) -> str:
     """Return ``text`` as one line with everything that could act on a terminal made visible."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        character if _is_safe(character) else _NAMED.get(character) or _code(character) for character in text
-    )
+    return "".join(map(_visible, text))
 
 
 def _is_safe(character: str) -> bool:

@@ -1,15 +1,15 @@
-"""The seam between values and stored bytes: codecs, transforms, and the chain of them.
+r"""The seam between values and stored bytes: codecs, transforms, and the chain of them.
 
 A `Codec` turns a value into bytes, a `Transform` turns bytes into other bytes (compressed,
 encrypted). `Chain` is one codec followed by any number of transforms, and is a codec itself.
 
 Stored bytes say what was done to them. JSON text stands as it is: it never begins with a zero
-byte. Everything else begins with the envelope ``b"\\x00" + mark``, one byte that belongs to one
+byte. Everything else begins with the envelope ``b"\x00" + mark``, one byte that belongs to one
 codec or transform for ever; envelopes nest.
 
     {"cents": 1999}                    JSON
-    \\x00 z  <compressed>               zstd, holding JSON
-    \\x00 p  <tag> <pickle>             pickle
+    \x00 z  <compressed>               zstd, holding JSON
+    \x00 p  <tag> <pickle>             pickle
 
 To add one, add a file ``codec/<name>.py`` with a function ``open_codec(**options)`` that returns
 a `Codec` or a `Transform`; `open_chain` finds it by name. A mark in stored data never
@@ -111,15 +111,17 @@ class Chain:
         max_bytes: The most one value may take, before transforms; None for no limit.
     """
 
-    def __init__(
-        self, codec: Codec, transforms: Sequence[Transform] = (), *, max_bytes: int | None = None
-    ) -> None:
+    def __init__(self, codec: Codec, transforms: Sequence[Transform] = (), *, max_bytes: int | None = None) -> None:
         self.codec = codec
         self.transforms = tuple(transforms)
         self.max_bytes = max_bytes
         self._by_mark = {transform.mark: transform for transform in transforms}
         if len(self._by_mark) != len(self.transforms):
             raise UsageError("a codec chain has one transform twice")
+        if not transforms and max_bytes is None:
+            # Nothing to add to what the codec does: spare every value a call.
+            self.encode = codec.encode  # type: ignore[method-assign]
+            self.decode = codec.decode  # type: ignore[method-assign]
 
     @property
     def name(self) -> str:
@@ -188,17 +190,17 @@ def open_chain(
 
 def _open(name: str, options: Mapping[str, Any]) -> Codec | Transform:
     where = f"{__package__}.{name}"
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"there is no codec {name!r}")
     try:
-        if not _NAME.fullmatch(name):
-            raise ModuleNotFoundError(name=where)
         module = importlib.import_module(where)
     except ModuleNotFoundError as error:
-        if error.name != where:
-            raise UsageError(
-                f"codec {name!r} needs a library that is not installed ({error.name})",
-                hint=f"pip install 'perdure[{name}]'",
-            ) from error
-        raise UsageError(f"there is no codec {name!r}") from error
+        if error.name == where:
+            raise UsageError(f"there is no codec {name!r}") from error
+        raise UsageError(
+            f"codec {name!r} needs a library that is not installed ({error.name})",
+            hint=f"pip install 'perdure[{name}]'",
+        ) from error
     if not hasattr(module, "open_codec"):
         raise UsageError(f"there is no codec {name!r}")
     opened: Codec | Transform = module.open_codec(**options)

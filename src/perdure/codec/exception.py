@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MemberDescriptorType
 from typing import Any, Final
@@ -95,9 +96,7 @@ def encode_exception(error: BaseException, codec: Codec) -> bytes:
         return codec.encode(_shortened(node))
 
 
-def decode_exception(
-    data: bytes, codec: Codec, *, run_id: str | None = None, step: str | None = None
-) -> Exception:
+def decode_exception(data: bytes, codec: Codec, *, run_id: str | None = None, step: str | None = None) -> Exception:
     """Return the exception that was stored, of its own class or as `StepFailed`.
 
     Args:
@@ -210,17 +209,13 @@ class _Description:
         """Return the value if it can be stored, else a stand-in, or ``dropped`` itself for none."""
         if type(value) is str and len(value) > MOST_TEXT:
             return cut(value)
-        try:
+        with suppress(Exception):  # Attributes may be anything; losing one is not fatal.
             if len(self._codec.encode(value)) <= MOST_TEXT:
                 return value
-        except Exception:  # noqa: BLE001 - attributes may be anything; losing one is not fatal
-            pass
         dropped.append(name)
         return f"<{type(value).__qualname__}, not stored>" if in_place else dropped
 
-    def _relatives(
-        self, error: BaseException, node: dict[str, Any], dropped: list[str], depth: int
-    ) -> None:
+    def _relatives(self, error: BaseException, node: dict[str, Any], dropped: list[str], depth: int) -> None:
         node["suppress"] = error.__suppress_context__
         for name, relative in (("cause", error.__cause__), ("context", error.__context__)):
             if relative is not None and (name == "cause" or not error.__suppress_context__):
@@ -232,9 +227,7 @@ class _Description:
             )
             node["members"] = [member for member in members if member is not None]
 
-    def _relative(
-        self, error: BaseException, name: str, dropped: list[str], depth: int
-    ) -> dict[str, Any] | None:
+    def _relative(self, error: BaseException, name: str, dropped: list[str], depth: int) -> dict[str, Any] | None:
         full = depth >= _MOST_DEPTH or len(self._seen) >= _MOST_NODES
         if full or id(error) in self._seen:
             dropped.append(name)
@@ -306,18 +299,14 @@ def _is_failure(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, MemoryError)
 
 
-def _same_class(
-    node: dict[str, Any], where: tuple[str | None, str | None], depth: int
-) -> BaseException | None:
+def _same_class(node: dict[str, Any], where: tuple[str | None, str | None], depth: int) -> BaseException | None:
     cls = find_imported(_text(node, "type"))
     if cls is None or not issubclass(cls, BaseException):
         return None
     args = tuple(_sequence(node, "args"))
     if issubclass(cls, BaseExceptionGroup):
         members = [
-            _rebuild(_node(member), where, depth + 1)
-            for member in _sequence(node, "members")
-            if depth < _MOST_DEPTH
+            _rebuild(_node(member), where, depth + 1) for member in _sequence(node, "members") if depth < _MOST_DEPTH
         ]
         args = (*args[:1], members)
     # The constructor of the nearest class that C defines: no code of the user's class runs.

@@ -23,6 +23,7 @@ __all__ = ["JsonCodec", "open_codec"]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _STR: Final = frozenset({str})
+_NULL: Final = b"null"
 _MARKER: Final = b'"$"'
 
 
@@ -36,9 +37,7 @@ class JsonCodec:
         cls = type(value)
         if cls is dict:
             plain = (
-                _STR.issuperset(map(type, value))
-                and PLAIN.issuperset(map(type, value.values()))
-                and TAG not in value
+                _STR.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values())) and TAG not in value
             )
         elif cls is list:
             plain = PLAIN.issuperset(map(type, value))
@@ -48,7 +47,7 @@ class JsonCodec:
             try:
                 return _encode(value)
             except (UnicodeEncodeError, ValueError):
-                pass  # A lone surrogate or a number of thousands of digits.
+                pass  # A lone surrogate, or a number of thousands of digits.
         return _encode_other(value, annotation)
 
     def decode(self, data: bytes, annotation: Any = Any) -> Any:
@@ -58,9 +57,9 @@ class JsonCodec:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise _not_json(data, error) from error
         if annotation is Any:
-            return _lift(value, NONE_HANDED) if _MARKER in data else value
+            return _lift(value, NONE_HANDED) if data.find(_MARKER) >= 0 else value
         plan = plan_of(annotation)
-        if _MARKER in data:
+        if data.find(_MARKER) >= 0:
             value = _lift(value, plan.handed)
         return value if plan.idle else plan.adapt(value)
 
@@ -74,9 +73,13 @@ def _encode_other(value: Any, annotation: Any) -> bytes:
     handed = NONE_HANDED if annotation is Any else plan_of(annotation).handed
     try:
         try:
-            return _encode(Lowering(handed).lower(value))
+            data = _encode(Lowering(handed).lower(value))
+            if data.find(_NULL) < 0:
+                return data
+            # A None, most likely; but a float that is not finite would look the same.
         except (UnicodeEncodeError, ValueError):
-            return _encode(Lowering(handed, careful=True).lower(value))
+            pass
+        return _encode(Lowering(handed, careful=True).lower(value))
     except Refused as refused:
         raise CodecError(
             _with_reason(f"cannot store {refused.type_name} at {refused.path}", refused.reason),
@@ -85,9 +88,7 @@ def _encode_other(value: Any, annotation: Any) -> bytes:
             reason=refused.reason,
         ) from refused.__cause__
     except RecursionError:
-        raise CodecError(
-            f"cannot store {type(value).__name__}: it is nested too deeply or contains itself"
-        ) from None
+        raise CodecError(f"cannot store {type(value).__name__}: it is nested too deeply or contains itself") from None
 
 
 def _lift(tree: Any, handed: Handed) -> Any:

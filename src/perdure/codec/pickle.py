@@ -47,15 +47,13 @@ class PickleCodec:
             )
         self._json = JsonCodec()
 
-    def encode(self, value: Any, annotation: Any = Any) -> bytes:
+    def encode(self, value: Any, annotation: Any = Any) -> bytes:  # noqa: ARG002 - pickle needs no annotation
         """Return the signed pickle of a value; see `Codec.encode`."""
         try:
             body = pickle.dumps(value, protocol=5)
         except Exception as error:
             name = type(value).__qualname__
-            raise CodecError(
-                f"cannot store {name} at $: {error}", type_name=name, reason=str(error)
-            ) from error
+            raise CodecError(f"cannot store {name} at $: {error}", type_name=name, reason=str(error)) from error
         return _HEAD + self._tag(self._keys[0], body) + body
 
     def decode(self, data: bytes, annotation: Any = Any) -> Any:

@@ -4,6 +4,9 @@ Stored arguments are an object by parameter name, in the order of the signature,
 gives the same bytes whichever arguments were named. Extra positional arguments are under
 ``*name``, extra keyword arguments under ``**name``. Defaults are not filled in: a call stores
 what was passed, and a default that changes later applies to it.
+
+Whoever does not have the function cannot name positional arguments. They are stored in order under
+`POSITIONAL`, and get their names where the function is.
 """
 
 from __future__ import annotations
@@ -23,12 +26,17 @@ from perdure.errors import CodecError, UsageError
 
 __all__ = [
     "CallSignature",
+    "by_name",
     "decode_call",
     "digest",
     "encode_call",
+    "encode_unknown",
     "from_json_input",
     "signature_of",
 ]
+
+POSITIONAL = "*"
+_POSITIONS = b'{"*":'
 
 _decode = msgspec.json.Decoder().decode
 _encode_ordered = msgspec.json.Encoder(order="deterministic").encode
@@ -81,9 +89,7 @@ class CallSignature:
         if parameter.default is parameter.empty:
             self._required.add(name)
 
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str = ""
-    ) -> dict[str, Any]:
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str = "") -> dict[str, Any]:
         """Return the arguments by parameter name, as they are stored.
 
         Args:
@@ -147,11 +153,7 @@ class CallSignature:
                 break
             args.append(stored[name])
         by_position = self._positional[: len(args)]
-        kwargs = {
-            name: value
-            for name, value in stored.items()
-            if name in self._by_name and name not in by_position
-        }
+        kwargs = {name: value for name, value in stored.items() if name in self._by_name and name not in by_position}
         args.extend(stored.get(self._var_positional, ()))
         kwargs.update(stored.get(self._var_keyword, {}))
         return tuple(args), kwargs
@@ -207,9 +209,7 @@ def encode_call(
         raise
 
 
-def _name_argument(
-    signature: CallSignature, stored: dict[str, Any], codec: Codec, label: str
-) -> None:
+def _name_argument(signature: CallSignature, stored: dict[str, Any], codec: Codec, label: str) -> None:
     """Raise the error for the one argument that is refused on its own, if there is one."""
     for name, value in stored.items():
         try:
@@ -227,26 +227,61 @@ def _name_argument(
             ) from error.__cause__
 
 
-def decode_call(
-    signature: CallSignature, data: bytes, codec: Codec
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def decode_call(signature: CallSignature, data: bytes, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments that were stored.
 
     Raises:
         CodecError: The bytes are damaged, or stored for other parameters.
     """
+    if data[:5] == _POSITIONS or data[:1] == b"\0":
+        data = by_name(signature, data, codec)
     stored = codec.decode(data, signature.shape)
     if type(stored) is not dict:
         raise CodecError(f"{signature.name}: stored bytes are not the arguments of a call")
     return signature.unbind(stored)
 
 
-def digest(data: bytes, codec: Codec | None = None) -> int:
+def encode_unknown(args: Sequence[Any], kwargs: Mapping[str, Any], codec: Codec, *, label: str) -> bytes:
+    """Return the bytes for a call of a function that is not here.
+
+    Raises:
+        UsageError: an argument has the name that is kept for positional ones.
+        CodecError: An argument cannot be stored; names it, with path and type.
+    """
+    if POSITIONAL in kwargs:
+        raise UsageError(f"{label}: no argument can have the name {POSITIONAL!r}")
+    try:
+        return codec.encode({POSITIONAL: list(args), **kwargs} if args else kwargs)
+    except CodecError as error:
+        error.args = (f"{label}: {error.text}",)
+        raise
+
+
+def by_name(signature: CallSignature, data: bytes, codec: Codec) -> bytes:
+    """Return stored arguments with every positional one under its name.
+
+    Raises:
+        CodecError: The function does not take them.
+    """
+    stored = codec.decode(data)
+    if type(stored) is not dict or POSITIONAL not in stored:
+        return data
+    args = stored.pop(POSITIONAL)
+    try:
+        return codec.encode(signature.bind(args, stored))
+    except UsageError as error:
+        raise CodecError(
+            f"the stored call does not fit: {error.text}", hint="start it with arguments the workflow takes"
+        ) from error
+
+
+def digest(data: bytes, codec: Codec | None = None, *, named: bool = False) -> int:
     """Return a signed 64-bit number that is equal for equal values.
 
     Dicts count as equal whatever their order, as in Python.
 
     Args:
+        named: The outermost dict need not be in the order of a signature.
         data: Stored bytes.
         codec: The codec they were stored with; needed where it transforms bytes, since what
             encryption gives differs from time to time.
@@ -254,7 +289,7 @@ def digest(data: bytes, codec: Codec | None = None) -> int:
     if data[:1] == b"\0" and isinstance(codec, Chain):
         data = codec.unwrap(data)
     # With no object inside the outermost there is no order to level out.
-    if data.find(b"{", 1) > 0 and data[0] != ENVELOPE:
+    if (named or data.find(b"{", 1) > 0) and data[0] != ENVELOPE:
         tree = _decode(data)
         data = _encode_ordered(_canonical(tree) if b'"$"' in data else tree)
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)

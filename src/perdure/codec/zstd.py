@@ -67,9 +67,7 @@ class ZstdTransform:
                 if unpack.needs_input and not unpack.eof:
                     raise CodecError("compressed payload is cut off", hint="run `perdure verify`")
         except zstd.ZstdError as error:
-            raise CodecError(
-                f"compressed payload is damaged: {error}", hint="run `perdure verify`"
-            ) from error
+            raise CodecError(f"compressed payload is damaged: {error}", hint="run `perdure verify`") from error
         if unpack.unused_data:
             raise CodecError("compressed payload has a tail", hint="run `perdure verify`")
         return b"".join(pieces)

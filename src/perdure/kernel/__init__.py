@@ -1,0 +1,1 @@
+"""The deterministic loop, replay, and the kinds of operation. No I/O, no clock."""

@@ -48,7 +48,7 @@ class Definition:
     def _check(self) -> None:
         function = self.function
         where = f"{self.noun} {self.name!r}"
-        if not callable(function) or inspect.isclass(function):
+        if inspect.isclass(function):
             message = f"a {self.noun} must be a function, not {function!r}"
             raise UsageError(message)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -14,15 +14,18 @@ import asyncio
 import contextvars
 import logging
 import math
+from asyncio import events
+from collections import deque
 from datetime import UTC, datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from perdure.errors import Diverged, UsageError
+from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
 from perdure.kernel.kinds.timer import Timer
-from perdure.kernel.loop import RunLoop, RunTask
+from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
 from perdure.kernel.operation import NOTES, Operation, OperationFuture
 from perdure.kernel.scope import CURRENT, Evicted
 from perdure.model.status import EventType
@@ -51,12 +54,14 @@ class Execution:
 
     is_body = True
 
-    def __init__(self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None) -> None:
+    def __init__(
+        self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
+    ) -> None:
         self.run_id = run_id
         self.codec = codec
         self.steps = steps
         self.info = info
-        self.loop = RunLoop(self, run_id)
+        self.loop = make_loop(self, run_id)
         self.logical_time = 0
         self.epoch = 0
         self.claims = 0
@@ -73,8 +78,10 @@ class Execution:
         self._root: RunTask | None = None
         self._pending: dict[str, Operation] = {}
         self._abandoned: dict[str, tuple[str, str]] = {}
-        self._given_up: list[Operation] = []
-        self._fresh: list[Operation] = []
+        self.given_up: list[Operation] = []
+        self.fresh: list[Operation] = []
+        self.unrecorded: deque[Operation] = deque()
+        self._answers: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._closing: set[int] = set()
         self._random: Random | None = None
 
@@ -93,20 +100,16 @@ class Execution:
         """
         if self.dead:
             raise Evicted
-        try:
-            task = asyncio.current_task(self.loop)
-        except RuntimeError:
-            task = None
+        task = current_task(self.loop)
         if task is None:
             return self._stray_id()
-        return task.next_id()  # type: ignore[attr-defined,no-any-return]
+        return cast("RunTask", task).next_id()
 
     def _stray_id(self) -> str:
-        if self.loop is not asyncio._get_running_loop():  # type: ignore[attr-defined]
+        if self.loop is not events._get_running_loop():  # noqa: SLF001 - the documented hook for loops
             message = f"an operation of run {self.run_id!r} was called on another event loop"
             raise UsageError(message, hint="call it from the workflow body itself")
-        self.loop._orphans += 1
-        return f"~{self.loop._orphans - 1}"
+        return self.loop.next_orphan()
 
     def request(self, operation: Operation) -> OperationFuture:
         """Register what the body asks for and return the future to await."""
@@ -123,16 +126,17 @@ class Execution:
         self._pending[operation.id] = operation
         if self.failures.watching:
             self.failures.born(operation.id)
-        if self.live or operation.unrecorded:
-            self._fresh.append(operation)
+        if operation.unrecorded:
+            self.unrecorded.append(operation)
+            self.fresh.append(operation)
+        elif self.live:
+            self.fresh.append(operation)
 
     def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
         """Register a marker."""
-        if not isinstance(name, str) or not name:
-            message = f"a {kind.kind} needs a name, not {name!r}"
-            raise UsageError(message)
+        check_name(name, f"the name of a {kind.kind}")
         if self.bridge is not None:
-            return self.bridge.mark(kind, name, value, store_none=store_none)  # type: ignore[no-any-return]
+            return cast("OperationFuture", self.bridge.mark(kind, name, value, store_none=store_none))
         return self.mark_now(kind, name, value, store_none=store_none)
 
     def mark_now(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
@@ -169,7 +173,7 @@ class Execution:
         if self._pending.pop(operation.id, None) is not None:
             self._abandoned[operation.id] = (operation.kind, operation.name)
             if self.live and not self.dead:
-                self._given_up.append(operation)
+                self.given_up.append(operation)
 
     def is_abandoned(self, operation: Operation) -> bool:
         """Whether `abandon` was called for it."""
@@ -184,7 +188,7 @@ class Execution:
         """The run's random generator, seeded by its id."""
         self.check_alive()
         if self._random is None:
-            self._random = Random(self.run_id)  # noqa: S311 - repeatable on purpose
+            self._random = Random(self.run_id)  # repeatable on purpose
         return self._random
 
     def uuid4(self) -> UUID:
@@ -197,12 +201,10 @@ class Execution:
 
     # -- what the runtime calls ----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Create the body's task and run it until it waits for the first time."""
         context = contextvars.Context()
-        context.run(CURRENT.set, self)
         self._root = self.loop.adopt(self._main(), "", context)
-        self._root.add_done_callback(_ignore, context=context)
         self.turn()
 
     def deliver(self, event: Event) -> None:
@@ -217,7 +219,14 @@ class Execution:
         if op_id is None:
             self._run_event(event)
             return
-        operation = self._match(event)
+        operation = self._pending.get(op_id)
+        if (
+            operation is None
+            or operation.name != event.name
+            or operation.kind != event.kind
+            or operation.digest != event.digest
+        ):
+            operation = self._match(event)
         if event.type in NOTES:
             if operation is not None:
                 operation.note(event)
@@ -229,13 +238,33 @@ class Execution:
             self.failures.watching = True
         self.failures.deliveries += 1
         operation.settle(event)
+        operation.release()
         self.turn()
 
     def answer(self, operation: Operation, payload: bytes | None, error: bytes | None) -> None:
-        """Answer an operation that is not recorded and run the body until it waits again."""
-        if self._pending.pop(operation.id, None) is not None and not operation.future.done():
-            operation.answer(payload, error)
+        """Answer an operation that is not recorded and run the body until it waits again.
+
+        Whatever the order in which they end, such operations are answered in the order they were asked for: no record
+        says what came first.
+        """
+        if self._pending.get(operation.id) is operation:
+            self._answers[operation.id] = (payload, error)
+        while self.holding:
+            operation = self.unrecorded[0]
+            if operation.id not in self._answers:
+                return
+            self.unrecorded.popleft()
+            del self._pending[operation.id]
+            operation.answer(*self._answers.pop(operation.id))
             self.turn()
+
+    @property
+    def holding(self) -> bool:
+        """Whether all deliveries have to wait, because an operation that is not recorded has no answer yet."""
+        waiting = self.unrecorded
+        while waiting and self._pending.get(waiting[0].id) is not waiting[0]:
+            self._answers.pop(waiting.popleft().id, None)
+        return bool(waiting)
 
     def void(self, event: Event) -> None:
         """Take in a failure that an operator's retry voided: the operation starts over with a fresh budget."""
@@ -245,13 +274,13 @@ class Execution:
 
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self.fresh = self.fresh, []
         pending = self._pending
         return [operation for operation in fresh if pending.get(operation.id) is operation]
 
     def take_given_up(self) -> list[Operation]:
         """Return the operations the body gave up since the last call."""
-        given_up, self._given_up = self._given_up, []
+        given_up, self.given_up = self.given_up, []
         return given_up
 
     def go_live(self) -> list[Operation]:
@@ -286,6 +315,19 @@ class Execution:
         if self.bridge is not None:
             self.bridge.kill()
 
+    def release(self) -> None:
+        """Let go of everything, so that the memory is free at once: what was here referred to itself in circles."""
+        self._pending.clear()
+        self._abandoned.clear()
+        self.fresh.clear()
+        self.given_up.clear()
+        self.loop.tasks.clear()
+        self.loop.generators.clear()
+        self._root = None
+        self._main = _gone
+        self.loop.execution = None
+        self.bridge = None
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _match(self, event: Event) -> Operation | None:
@@ -302,7 +344,9 @@ class Execution:
         return operation
 
     def _warn_digest(self, event: Event) -> None:
-        text = f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        text = (
+            f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
+        )
         if text not in self.warnings:
             self.warnings.append(text)
             logger.warning("%s; the recorded result is used", text)
@@ -311,6 +355,8 @@ class Execution:
         if event.type == EventType.RUN_CLAIMED:
             self.epoch = event.epoch
             self.claims += 1
+            if self._root is None:  # the body begins with the first claim: its time is that of the claim
+                self._begin()
         elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
             self.cancel_requested |= event.type == EventType.CANCEL_REQUESTED
             self.timed_out |= event.type == EventType.DEADLINE_PASSED
@@ -340,9 +386,7 @@ class Execution:
             key = next(iter(self.loop.generators))
             generator = self.loop.generators.pop(key)
             if getattr(generator, "ag_frame", None) is not None:
-                context = contextvars.Context()
-                context.run(CURRENT.set, self)
-                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", context)
+                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", contextvars.Context())
                 self._closing.add(self.loop.tasks[-1].number)
                 return True
         return False
@@ -373,12 +417,12 @@ class Execution:
 
 
 def _in_loop(loop: RunLoop, close: Callable[[], object]) -> None:
-    outer = asyncio._get_running_loop()  # type: ignore[attr-defined]
-    asyncio._set_running_loop(loop)  # type: ignore[attr-defined]
+    outer = events._get_running_loop()  # noqa: SLF001 - as in `RunLoop.drain`
+    events._set_running_loop(loop)  # noqa: SLF001
     try:
         close()
     finally:
-        asyncio._set_running_loop(outer)  # type: ignore[attr-defined]
+        events._set_running_loop(outer)  # noqa: SLF001
 
 
 def _closer(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
@@ -397,5 +441,5 @@ async def _aclose(generator: AsyncGenerator[Any, Any]) -> None:
     await generator.aclose()
 
 
-def _ignore(_: Any) -> None:
-    """Keep asyncio from reporting a result nobody retrieved before the run does."""
+async def _gone() -> None:
+    """Stand in for the body of a run that has left."""

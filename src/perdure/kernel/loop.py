@@ -1,7 +1,7 @@
 """A deterministic event loop for one run: a ready queue, and no selector.
 
-asyncio's own `Task` and `Future` run on it as subclasses, so ``gather``, ``TaskGroup``, ``wait``, ``timeout``, ``Queue``
-and the rest behave as documented, and the same way each time a log is replayed:
+asyncio's own `Task` and `Future` run on it as subclasses, so ``gather``, ``TaskGroup``, ``wait``, ``timeout``,
+``Queue`` and the rest behave as documented, and the same way each time a log is replayed:
 
 * Callbacks run in the order they were scheduled; nothing comes from outside but deliveries of recorded events.
 * Tasks and futures hash to values that depend on the run and on their number only, so sets of them iterate in the
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
 from perdure.errors import UsageError
+from perdure.kernel.scope import CURRENT, Evicted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -33,7 +34,14 @@ MAX_CALLBACKS = 10_000
 """Callbacks per drain, after which the body is taken for spinning."""
 
 
-class Spinning(Exception):  # noqa: N818 - a finding about a body, never seen by users
+if sys.version_info >= (3, 12):
+    current_task = asyncio.current_task
+else:
+    # The same without a Python call: this is asked for once per operation.
+    current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+class Spinning(Exception):
     """The body keeps itself busy without ever waiting for anything."""
 
 
@@ -55,7 +63,7 @@ class RunTask(asyncio.Task[Any]):
     """
 
     def __init__(
-        self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context | None
+        self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context, name: str | None
     ) -> None:
         self.path = path
         self.prefix = f"{path}." if path else ""
@@ -63,8 +71,8 @@ class RunTask(asyncio.Task[Any]):
         self.number = loop.next_number()
         self.salt = loop.salt
         # asyncio registers the task in a global set here: the hash has to be ready.
-        self.context = context if context is not None else contextvars.copy_context()
-        super().__init__(coro, loop=loop, name=f"run-task-{path or 'root'}", context=self.context)
+        self.context = context
+        super().__init__(coro, loop=loop, name=name or f"run-task-{path or 'root'}", context=context)
 
     def __hash__(self) -> int:
         """Spread by run and number, as for `RunFuture`."""
@@ -101,7 +109,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     """The loop of one run. Not thread-safe: one thread at a time drains it."""
 
     def __init__(self, execution: Execution, run_id: str) -> None:
-        self.execution = execution
+        self.execution: Any = execution
         self.salt = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
@@ -112,40 +120,49 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     # -- what asyncio calls ------------------------------------------------------------------------------------
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:  # type: ignore[override]
+    ) -> Handle:
         handle = Handle(callback, args, context if context is not None else contextvars.copy_context())
         self.ready.append(handle)
         return handle
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Any:
         return self.execution.timer(delay, None, callback, args, context)
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Any:
         return self.execution.timer(0, when, callback, args, context)
 
     def time(self) -> float:
-        return self.execution.logical_time / 1_000_000
+        seconds: float = self.execution.logical_time / 1_000_000
+        return seconds
 
     def create_future(self) -> RunFuture:
         future = RunFuture(loop=self)
         future.number = self.next_number()
         return future
 
-    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> RunTask:  # noqa: ARG002
+    def create_task(self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any) -> RunTask:
+        if self.execution.dead:
+            coro.close()
+            raise Evicted
         refuse_unordered(sys._getframe(1))  # noqa: SLF001 - the only way to know who makes the task
-        parent = asyncio.current_task(self)
-        if isinstance(parent, RunTask):
-            path = parent.next_id()
-        else:
-            path = f"~{self._orphans}"
-            self._orphans += 1
-        return self.adopt(coro, path, context)
+        parent = current_task(self)
+        path = parent.next_id() if isinstance(parent, RunTask) else self.next_orphan()
+        return self.adopt(coro, path, context, name)
 
-    def adopt(self, coro: Any, path: str, context: contextvars.Context | None) -> RunTask:
-        """Make a task with a given path and keep it alive."""
-        task = RunTask(coro, self, path, context)
+    def adopt(
+        self, coro: Any, path: str, context: contextvars.Context | None = None, name: str | None = None
+    ) -> RunTask:
+        """Make a task with a given path and keep it alive. Whatever its context, it belongs to this run."""
+        context = contextvars.copy_context() if context is None else context
+        if context.get(CURRENT) is not self.execution:
+            context.run(CURRENT.set, self.execution)
+        task = RunTask(coro, self, path, context, name)
         if len(self.tasks) >= self._prune_at:
             self.tasks = [known for known in self.tasks if not known.done()]
             self._prune_at = 2 * len(self.tasks) + 64
@@ -155,7 +172,7 @@ class RunLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def set_debug(self, enabled: bool) -> None:
+    def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio's signature
         """Debug mode would change timing and scheduling; it stays off."""
 
     def is_running(self) -> bool:
@@ -165,15 +182,21 @@ class RunLoop(asyncio.AbstractEventLoop):
         return False
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        self.execution.report(context)
+        self.call_exception_handler(context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self.execution.report(context)
+        if self.execution is not None:
+            self.execution.report(context)
 
     async def shutdown_asyncgens(self) -> None:
         """The run closes its generators itself, in order, when its body has ended."""
 
     # -- what the run calls ------------------------------------------------------------------------------------
+
+    def next_orphan(self) -> str:
+        """Return an id for what is asked for outside any task."""
+        self._orphans += 1
+        return f"~{self._orphans - 1}"
 
     def next_number(self) -> int:
         """Return the next number for a task or future."""
@@ -234,7 +257,14 @@ _FOREIGN = """
 """
 for _name in _FOREIGN.split():
     setattr(RunLoop, _name, _refused(_name))
-RunLoop.__abstractmethods__ = frozenset()
+RunLoop.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+def make_loop(execution: Execution, run_id: str) -> RunLoop:
+    """Return a new loop. The methods that refuse were added by name, which a type checker cannot see."""
+    concrete: Any = RunLoop
+    loop: RunLoop = concrete(execution, run_id)
+    return loop
 
 
 def refuse_unordered(frame: Any) -> None:

@@ -88,6 +88,10 @@ class Operation:
     def note(self, event: Event) -> None:
         """Take in an event of `NOTES`, or the record of a failure that an operator voided."""
 
+    def release(self) -> None:
+        """Let go of what refers back to the operation, once it is answered."""
+        self.future = None
+
     def fired(self, now: int) -> Draft:
         """Return the event that records that the time asked for has come."""
         raise NotImplementedError

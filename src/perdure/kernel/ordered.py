@@ -1,7 +1,13 @@
-"""`asyncio.as_completed` in the order of its arguments.
+"""Where asyncio itself is not deterministic, or differs between Python versions: replaced inside a run.
 
-The standard library puts the awaitables into a set before it makes tasks of them, so coroutines become tasks in the
-order of their addresses: another order each time. Outside a run the replacement is the original.
+Outside a run every function here is the original.
+
+* ``as_completed`` puts the awaitables into a set before it makes tasks of them, so coroutines become tasks in the
+  order of their addresses. Here tasks are made in argument order first.
+* ``wait_for`` makes a task of a coroutine on Python 3.11 and none from 3.12 on, which gives the operations in it other
+  ids. Here it makes none anywhere.
+* ``all_tasks`` collects from a global set that other runs share. Here it is the run's tasks in order.
+* The future that ``gather`` returns hashes by address. In a run it hashes like every other future there.
 """
 
 from __future__ import annotations
@@ -14,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 from perdure.kernel import loop as run_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
-_original: Any = tasks.as_completed
+_as_completed: Any = tasks.as_completed
+_wait_for: Any = tasks.wait_for
+_all_tasks: Any = tasks.all_tasks
 
 
 def _code(function: Any) -> Any:
@@ -25,18 +33,62 @@ def _code(function: Any) -> Any:
     return function.__code__ if iterator is None else iterator.__init__.__code__
 
 
-@wraps(_original)
+def _run_loop() -> run_loop.RunLoop | None:
+    running = events._get_running_loop()  # noqa: SLF001 - get_running_loop() would raise outside a loop
+    return running if isinstance(running, run_loop.RunLoop) else None
+
+
+@wraps(_as_completed)
 def as_completed(fs: Iterable[Any], *, timeout: float | None = None) -> Any:
     """Make tasks in argument order first when called in a workflow body."""
-    running = events._get_running_loop()  # noqa: SLF001
-    if isinstance(running, run_loop.RunLoop) and not asyncio.iscoroutine(fs):
+    running = _run_loop()
+    if running is not None and not asyncio.iscoroutine(fs):
         fs = [asyncio.ensure_future(awaitable, loop=running) for awaitable in fs]
-    return _original(fs, timeout=timeout)
+    return _as_completed(fs, timeout=timeout)
+
+
+@wraps(_wait_for)
+async def wait_for(fut: Awaitable[Any], timeout: float | None) -> Any:
+    """Await in the caller's own task, on every version of Python."""
+    if _run_loop() is None:
+        return await _wait_for(fut, timeout)
+    if timeout is not None and timeout <= 0:
+        future = asyncio.ensure_future(fut)
+        if not future.done():
+            future.cancel()
+            await asyncio.wait([future])
+        if future.cancelled():
+            raise TimeoutError
+        return future.result()
+    async with asyncio.timeout(timeout):
+        return await fut
+
+
+@wraps(_all_tasks)
+def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> Any:
+    """Return the run's own tasks when called in a workflow body."""
+    asked = loop if loop is not None else _run_loop()
+    if isinstance(asked, run_loop.RunLoop):
+        return {task for task in asked.tasks if not task.done()}
+    return _all_tasks(loop)
+
+
+def _gathering_hash(future: Any) -> int:
+    loop = future.get_loop()
+    if not isinstance(loop, run_loop.RunLoop):
+        return object.__hash__(future)
+    number = getattr(future, "number", None)
+    if number is None:
+        number = future.number = loop.next_number()
+    return hash((loop.salt, number))
 
 
 def install() -> None:
-    """Put the ordered `as_completed` in place of the original, once."""
-    if run_loop.AS_COMPLETED_CODE is None:
-        run_loop.AS_COMPLETED_CODE = _code(_original)
-        tasks.as_completed = as_completed
-        asyncio.as_completed = as_completed
+    """Put the replacements in place, once."""
+    if run_loop.AS_COMPLETED_CODE is not None:
+        return
+    run_loop.AS_COMPLETED_CODE = _code(_as_completed)
+    tasks._GatheringFuture.__hash__ = _gathering_hash  # type: ignore[attr-defined] # noqa: SLF001
+    for module in (tasks, asyncio):
+        for function in (as_completed, wait_for, all_tasks):
+            setattr(module, function.__name__, function)

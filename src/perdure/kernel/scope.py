@@ -9,6 +9,7 @@ from perdure.errors import UsageError
 
 if TYPE_CHECKING:
     from perdure.kernel.execution import Execution
+    from perdure.kernel.kinds.step import StepOperation
 
 CURRENT: ContextVar[Any] = ContextVar("perdure_scope", default=None)
 """An `Execution` in the tasks of a body, a `StepScope` in an attempt of a step, None elsewhere."""
@@ -21,16 +22,33 @@ class Evicted(BaseException):
 class StepScope:
     """What a step's attempt knows about itself."""
 
-    __slots__ = ("attempt", "beat", "epoch", "key", "name", "run_id")
+    __slots__ = ("_attempts", "_operation", "epoch", "number")
     is_body = False
 
-    def __init__(self, run_id: str, name: str, key: str, attempt: int, epoch: int, beat: Any) -> None:
-        self.run_id = run_id
-        self.name = name
-        self.key = key
-        self.attempt = attempt
+    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Any) -> None:
+        self._operation = operation
+        self._attempts = attempts
+        self.number = number
         self.epoch = epoch
-        self.beat = beat
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self._operation.run.run_id
+
+    @property
+    def name(self) -> str:
+        """Name of the step."""
+        return self._operation.name
+
+    @property
+    def key(self) -> str:
+        """Idempotency key of the step."""
+        return self._operation.key
+
+    def beat(self, detail: Any) -> None:
+        """Record progress."""
+        self._attempts.send_beat(self._operation, self.number, detail)
 
 
 def body(what: str) -> Execution:

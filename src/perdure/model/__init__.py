@@ -1,0 +1,1 @@
+"""Pure data: states, events, writes, policies. No I/O, no clock."""

@@ -33,6 +33,8 @@ class ClaimRequest(NamedTuple):
     limit: int
     take_over: bool = True
     """Also take runs whose owner is marked dead."""
+    only: str | None = None
+    """Take this run and no other, whatever its queue."""
 
 
 class Claimant(NamedTuple):

@@ -1,4 +1,4 @@
-"""Spans of time as users write them: seconds, `timedelta`, or text such as ``"200ms"``, ``"30s"``, ``"2h"``, ``"1d"``."""
+"""Spans of time as users write them: seconds, `timedelta`, or text such as ``"200ms"``, ``"30s"``, ``"2h"``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from perdure.errors import InvalidValue
 
 Duration = float | int | str | timedelta
 
-_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
 _TEXT = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:us|ms|s|m|h|d|w)\s*)+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)")
 LONGEST_US = 250_000_000_000_000_000

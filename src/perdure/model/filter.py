@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perdure.model.run import WorkerRow
+
 
 class RunFilter(NamedTuple):
     """Conditions that all hold; an empty one holds always. Newest first, by (``created_at``, ``id``)."""
@@ -38,5 +40,14 @@ class StoreStats(NamedTuple):
     """Status to number of runs."""
     waiting: tuple[QueueStats, ...]
     """Due and unowned runs by queue and workflow."""
-    workers: tuple[tuple[str, str, int], ...]
-    """(id, state, expires_at) of known workers."""
+    workers: tuple[WorkerRow, ...]
+    """Known workers, by id."""
+
+
+class Fact(NamedTuple):
+    """Something about a database, as ``doctor`` shows it."""
+
+    name: str
+    value: str
+    problem: str = ""
+    """What is wrong with it, and what to do; empty if nothing is."""

@@ -1,0 +1,1 @@
+"""Event names and observers, one file per exporter."""

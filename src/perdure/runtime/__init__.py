@@ -1,0 +1,1 @@
+"""Where kernel and store meet: workers, resident runs, attempts, leases."""

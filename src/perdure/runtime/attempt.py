@@ -17,12 +17,12 @@ from perdure.errors import CodecError, StepInterrupted, StepTimedOut
 from perdure.kernel.scope import CURRENT, StepScope
 from perdure.model.event import Draft
 from perdure.model.status import EventType
+from perdure.runtime.lease import boot_time
 
 if TYPE_CHECKING:
     from contextvars import Context
 
     from perdure.kernel.kinds.step import StepOperation
-    from perdure.model.event import Event
     from perdure.runtime.resident import ResidentRun
 
 logger = logging.getLogger("perdure.step")
@@ -51,13 +51,20 @@ class Attempt:
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("_abandoned", "run", "running")
+    __slots__ = ("_abandoned", "run", "running", "waiting")
 
     def __init__(self, run: ResidentRun) -> None:
         self.run = run
         self.running: dict[str, Attempt] = {}
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
+        self.waiting: dict[str, int] = {}
+        """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
         self._abandoned = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether any attempt runs or is about to: the run has something to do."""
+        return bool(self.running or self.waiting)
 
     # -- beginning -----------------------------------------------------------------------------------------------
 
@@ -72,34 +79,36 @@ class Attempts:
             return
         self._launch(operation, number)
 
-    def intended(self, event: Event) -> None:
+    def intended(self, operation: StepOperation, number: int) -> None:
         """Begin the attempt whose intent is durable now."""
-        operation: Any = self.run.execution.pending.get(event.op or "")
-        if operation is not None and not self.run.leaving:
-            self._launch(operation, event.attempt)
+        if not self.run.leaving:
+            self._launch(operation, number)
 
     def _launch(self, operation: StepOperation, number: int) -> None:
-        host = self.run.host
-        if not host.lease_holds():
+        run, running = self.run, self.running
+        host = run.host
+        if boot_time() >= host.effects_until:
+            self.waiting[operation.id] = number
             host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
             return
-        previous = self.running.get(operation.id)
-        if previous is not None:
-            host.loop.call_later(0.05, self._launch_if_wanted, operation, number)  # its thread has not ended yet
+        if operation.id in running:  # a timed-out attempt whose thread has not ended
+            self.waiting[operation.id] = number
             return
-        attempt = Attempt(operation, number)
-        self.running[operation.id] = attempt
-        run = self.run
-        scope = StepScope(run.id, operation.name, operation.key, number, run.recorder.epoch, self._beat(operation, number))
+        attempt = running[operation.id] = Attempt(operation, number)
+        scope = StepScope(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
-        if operation.definition.policy.durability == "none":
-            run.hold_quietly()
-        if operation.definition.is_async:
-            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
-        else:
+        if not operation.definition.is_async:
             self._run_sync(attempt, scope, context)
+        elif host.plain_tasks:  # what the loop's create_task does, without three calls on the way
+            coroutine = self._run_async(attempt, scope)
+            attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
+        else:
+            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
+        self.waiting.pop(operation.id, None)
+        if self._abandoned:
+            return
         run = self.run
         if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
             return
@@ -129,8 +138,9 @@ class Attempts:
     async def _timed(self, attempt: Attempt, timeout_us: int) -> tuple[Any, BaseException | None]:
         operation = attempt.operation
         definition = operation.definition
+        limit = asyncio.timeout(timeout_us / 1_000_000)
         try:
-            async with asyncio.timeout(timeout_us / 1_000_000) as limit:
+            async with limit:
                 return await definition.function(*operation.args, **operation.kwargs), None
         except TimeoutError as raised:
             return None, self._timeout_error(attempt) if limit.expired() else raised
@@ -172,16 +182,20 @@ class Attempts:
     # -- ending --------------------------------------------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        run, operation = self.run, attempt.operation
         if self._abandoned:
             return
+        run, operation = self.run, attempt.operation
         del self.running[operation.id]
         if attempt.timed_out:
-            run.pump()
+            if operation.id in self.waiting:
+                self._launch_if_wanted(operation, self.waiting[operation.id])
+            run.pump_soon()
             return
         if attempt.given_up:
-            self._record(operation, EventType.STEP_CANCELLED, attempt.number)
-            run.pump()
+            if operation.unrecorded:
+                run.pump_soon()
+            else:
+                self._record(operation, EventType.STEP_CANCELLED, attempt.number)
             return
         if error is not None:
             self._failed(attempt, error)
@@ -193,11 +207,11 @@ class Attempts:
             return
         durability = operation.definition.policy.durability
         if durability == "none":
-            run.answer(operation, payload, None)
+            run.host.loop.call_soon(run.answer, operation, payload, None)
             return
         draft = Draft(
-            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number, None,
-            operation.digest, None, operation.input, payload,
+            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
+            None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
         if durability == "ahead":
             run.record_early(draft)
@@ -230,15 +244,11 @@ class Attempts:
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
         if final:
-            run.answer(operation, None, self._encode(error))
+            run.host.loop.call_soon(run.answer, operation, None, self._encode(error))
             return
         operation.attempts = attempt.number
         wait_us = operation.definition.policy.retry.wait_us(attempt.number, run.host.luck())
-        run.host.loop.call_later(wait_us / 1_000_000, self._relaunch_unrecorded, operation, attempt.number + 1)
-
-    def _relaunch_unrecorded(self, operation: StepOperation, number: int) -> None:
-        self.run.let_go_quietly()
-        self._launch_if_wanted(operation, number)
+        run.host.loop.call_later(wait_us / 1_000_000, self._launch_if_wanted, operation, attempt.number + 1)
 
     def _interrupted(self, operation: StepOperation) -> None:
         error = StepInterrupted(step=operation.name, run_id=self.run.id)
@@ -259,20 +269,19 @@ class Attempts:
     ) -> None:  # fmt: skip
         given = operation.input if store_input else None
         self.run.record(
-            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest, detail,
-                  given, payload)
+            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest,
+                  detail, given, payload)
         )  # fmt: skip
 
     # -- giving up -----------------------------------------------------------------------------------------------
 
     def give_up(self, operation: Any) -> None:
         """The body no longer waits for it: stop the attempt if it can be stopped."""
+        self.waiting.pop(operation.id, None)
         attempt = self.running.get(operation.id)
         if attempt is None or attempt.timed_out:
             return
         attempt.given_up = True
-        if operation.definition.policy.durability == "none":
-            self.run.let_go_quietly()
         if attempt.task is not None:
             attempt.task.cancel()
 
@@ -289,12 +298,14 @@ class Attempts:
         assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal
         return encode_exception(error, self.run.execution.codec)
 
-    def _beat(self, operation: StepOperation, number: int) -> Any:
-        def beat(detail: Any) -> None:
-            payload = self.run.execution.codec.encode(detail)
-            self.run.host.heartbeat(self, operation, number, payload)
+    def send_beat(self, operation: StepOperation, number: int, detail: Any) -> None:
+        """Take what a step says about its progress, on whatever thread it says it.
 
-        return beat
+        Raises:
+            CodecError: it cannot be stored.
+        """
+        payload = self.run.execution.codec.encode(detail)
+        self.run.host.heartbeat(self, operation, number, payload)
 
     def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
         """Record what a step says about its progress."""

@@ -62,6 +62,11 @@ class Bridge:
         assert self._run is not None  # noqa: S101 - set before anything runs
         return self._run
 
+    @property
+    def has_turn(self) -> bool:
+        """Whether the body's thread is at work, and the loop waits for it."""
+        return self._next is not None
+
     def attach(self, run: Execution) -> None:
         """Tie the bridge to its run."""
         self._run = run

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.exception import encode_exception
-from perdure.errors import CodecError, RunTimedOut
+from perdure.errors import CodecError, Diverged, RunTimedOut
+from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Change
 
 if TYPE_CHECKING:
-    from perdure.errors import Diverged
     from perdure.kernel.execution import Execution
     from perdure.model.event import Event
     from perdure.model.write import Append
@@ -35,6 +35,7 @@ class Deadline(Operation):
         super().__init__(run, "", "deadline")
 
     def fired(self, now: int) -> Draft:
+        """Return the event that records that the time is over."""
         return Draft(EventType.DEADLINE_PASSED, now)
 
 
@@ -44,11 +45,19 @@ def _leave(
 ) -> None:  # fmt: skip
     now = run.now()
     after = next_status(Status.RUNNING, kind)
-    data = msgspec.json.encode(detail) if detail else None
+    data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
     draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
     epoch = run.recorder.epoch
     note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
+    note = _storable(note)
     run.append_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+
+
+def _storable(value: Any) -> Any:
+    """Return text for people as every database can store it; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def finish(run: ResidentRun) -> None:
@@ -110,6 +119,24 @@ def park(run: ResidentRun, reason: str, remedy: str, **facts: Any) -> None:
     _leave(run, EventType.RUN_PARKED, detail={"reason": reason, "help": remedy, **facts}, note=reason)
 
 
+def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
+    """Park a run that cannot go on because of ``error``, which came out of its body's loop or its log."""
+    if isinstance(error, Diverged):
+        park_diverged(run, error, log)
+    elif isinstance(error, CodecError):
+        park(run, f"a recorded value cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
+    elif isinstance(error, Spinning):
+        text = "the body runs without end and never waits for anything"
+        park(run, text, f"fix the code, then perdure retry {run.id}")
+    else:
+        run.host.logger.error("run %s: internal error", run.id, exc_info=error)
+        park(
+            run,
+            f"internal error: {type(error).__name__}: {_text(error)}",
+            f"perdure retry {run.id}, and please report it",
+        )
+
+
 def park_diverged(run: ResidentRun, error: Diverged, log: Summary) -> None:
     """Park a run whose log does not fit its code, before any effect."""
     here = run.host.python
@@ -132,6 +159,11 @@ def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str 
 
 def replace_unstorable(run: ResidentRun, append: Append, error: Exception) -> None:
     """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
+    if append.events[0].seq == run.replaced_at:
+        run.host.logger.error("run %s: the database refuses whatever is recorded: %s", run.id, error)
+        run.drop("nothing can be recorded")
+        return
+    run.replaced_at = append.events[0].seq
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
     run.rewind(append.events[0])
@@ -153,4 +185,16 @@ def _without_value(event: Event, failure: bytes) -> Draft:
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
     state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
-    return Draft(kind, event.at, event.op, event.kind, event.name, event.attempt, state, event.digest, event.detail, None, payload)
+    return Draft(
+        kind,
+        event.at,
+        event.op,
+        event.kind,
+        event.name,
+        event.attempt,
+        state,
+        event.digest,
+        event.detail,
+        None,
+        payload,
+    )

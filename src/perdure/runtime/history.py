@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from perdure.model.event import Event
 
@@ -36,9 +36,12 @@ class Summary:
     """Minor versions of the interpreters that worked on it."""
 
 
-def summarise(events: Iterable[Event]) -> Summary:
+FRESH = Summary()
+"""Of a log that holds nothing but start and claim. Never changed."""
+
+
+def summarise(events: Sequence[Event]) -> Summary:
     """Read a log once."""
-    events = list(events)
     summary = Summary()
     for event in events:
         if event.type == EventType.RUN_REOPENED:
@@ -61,7 +64,7 @@ def summarise(events: Iterable[Event]) -> Summary:
     return summary
 
 
-def _take_back(summary: Summary, reopened: Event, events: list[Event]) -> None:
+def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> None:
     """Void the terminal event, the failure that caused it, and the records of what that failure led to."""
     detail = _detail(reopened)
     failed_seq = int(detail.get("failed_seq", 0))
@@ -75,6 +78,6 @@ def _take_back(summary: Summary, reopened: Event, events: list[Event]) -> None:
     summary.voided.update(event.seq for event in events if event.op in followed and int(cause) < event.seq < failed_seq)
 
 
-def _detail(event: Event) -> dict[str, object | int]:
+def _detail(event: Event) -> dict[str, Any]:
     found = msgspec.json.decode(event.detail) if event.detail else {}
     return found if isinstance(found, dict) else {}

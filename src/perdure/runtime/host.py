@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class Host:
         self.runs: dict[str, ResidentRun] = {}
         self.idle: dict[str, tuple[ResidentRun, int]] = {}
         """Idle runs and since when, oldest first."""
+        self.plain_tasks = loop.get_task_factory() is None
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None
@@ -133,9 +135,10 @@ class Host:
 
         future.add_done_callback(arrived)
 
-    def lease_holds(self) -> bool:
-        """Whether effects may be started now."""
-        return self.lease is None or self.lease.holds()
+    @property
+    def effects_until(self) -> float:
+        """Until when effects may be started, by `boot_time`."""
+        return self.lease.deadline if self.lease is not None else inf
 
     def when_lease_holds(self, call: Callable[[], None]) -> None:
         """Call back once a heartbeat has succeeded."""

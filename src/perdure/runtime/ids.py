@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import count
+from typing import TYPE_CHECKING
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def uuid7() -> str:
@@ -28,12 +33,9 @@ def is_uuid(text: str) -> bool:
 class CommitIds:
     """Numbers no other process start uses: 31 random bits, then a counter of 32 bits."""
 
-    __slots__ = ("_next",)
+    __slots__ = ("take",)
 
     def __init__(self) -> None:
-        self._next = int.from_bytes(os.urandom(4), "big") >> 1 << 32
-
-    def take(self) -> int:
+        first = int.from_bytes(os.urandom(4), "big") >> 1 << 32
+        self.take: Callable[[], int] = count(first + 1).__next__
         """Return the next one. Fits a signed 64-bit column."""
-        self._next += 1
-        return self._next

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from perdure.model.run import Heartbeat
     from perdure.store.base import Store
@@ -25,9 +26,8 @@ logger = logging.getLogger("perdure.worker")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
-def boot_time() -> float:
-    """Return seconds on a clock that includes suspend where the platform has one."""
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+boot_time: Callable[[], float] = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
+"""Seconds on a clock that includes suspend where the platform has one."""
 
 
 class Lease:
@@ -37,22 +37,31 @@ class Lease:
         self._store = store
         self._worker_id = worker_id
         self._lease_us = lease_us
-        self._deadline = 0.0
+        self.deadline = 0.0
+        """Until when effects may be started, by `boot_time`."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost = False
 
     def holds(self) -> bool:
         """Whether effects may be started now."""
-        return boot_time() < self._deadline and not self.lost
+        return boot_time() < self.deadline
+
+    @property
+    def beating(self) -> bool:
+        """Whether its thread is at work."""
+        return self._thread is not None and self._thread.is_alive()
 
     def granted(self, sent: float) -> None:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
-        self._deadline = sent + self._lease_us * 0.9 / 1_000_000
+        self.deadline = sent + self._lease_us * 0.9 / 1_000_000
 
-    def start(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
-        """Begin to beat; ``beaten`` is called on ``loop`` after each answer."""
-        self._thread = threading.Thread(target=self._run, args=(loop, beaten), name="perdure-lease", daemon=True)
+    def start(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
+        """Begin to beat; ``beaten`` is called on ``loop`` after each answer, ``look`` on the thread in each round."""
+        arguments = (loop, beaten, look)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="perdure-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,7 +70,9 @@ class Lease:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    def _run(self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None]) -> None:
+    def _run(
+        self, loop: asyncio.AbstractEventLoop, beaten: Callable[[Heartbeat], None], look: Callable[[], None]
+    ) -> None:
         interval = self._lease_us / 3_000_000
         pause = interval
         while not self._stop.wait(pause):
@@ -77,8 +88,10 @@ class Lease:
                 self.granted(sent)
             else:
                 self.lost = True
+                self.deadline = 0.0
             try:
                 loop.call_soon_threadsafe(beaten, answer)
+                look()
             except RuntimeError:
                 return  # the loop is closed
             if self.lost:

@@ -6,13 +6,13 @@ refused append discards all that is queued before anything else is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from perdure.model.event import Event, Tail, link, tail_of
+from perdure.model.event import link, place
 from perdure.model.write import Append, Change, Committed, Conflict, Failed
 
 if TYPE_CHECKING:
-    from perdure.model.event import Draft
+    from perdure.model.event import Draft, Event, Tail
     from perdure.model.write import Outcome
     from perdure.runtime.ids import CommitIds
     from perdure.store.writer import Writer
@@ -37,16 +37,20 @@ class Listener(Protocol):
 class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
-    __slots__ = ("_append", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_writer", "closed", "epoch", "run_id", "tail")
+    __slots__ = (
+        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_seq",
+        "_writer", "closed", "epoch", "run_id",
+    )  # fmt: skip
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
         self.run_id = run_id
         self.epoch = epoch
-        self.tail = self._durable = tail
         self.closed = False
+        self._seq, self._at, self._chain = tail
+        self._durable: Tail | Event = tail
         self._writer = writer
         self._ids = ids
-        self._listener = listener
+        self._listener: Listener | None = listener
         self._queue: list[Event] = []
         self._append: Append | None = None
         self._change: Change | None = None
@@ -65,17 +69,11 @@ class Recorder:
             change: the change of the run row it implies; nothing can be added after it.
             consumed: number of the inbox message it takes in.
         """
-        seq, last, chain = self.tail
-        seq += 1
-        kind, at, op, okind, name, attempt, state, digest, detail, given, payload = draft
-        at = max(at, last)
-        epoch = self.epoch
-        chain = link(chain, self.run_id, seq, draft, at, epoch)
-        self.tail = Tail(seq, at, chain)
-        event = Event(
-            self.run_id, seq, kind, op, okind, name, attempt, at, epoch, self._ids.take(),
-            state, digest, detail, given, payload, chain,
-        )  # fmt: skip
+        seq = self._seq = self._seq + 1
+        at = self._at = max(draft.at, self._at)
+        run_id, epoch = self.run_id, self.epoch
+        chain = self._chain = link(self._chain, run_id, seq, draft, at, epoch)
+        event = place(run_id, seq, draft, at, epoch, self._ids.take(), chain)
         self._queue.append(event)
         if consumed is not None:
             self._consumed.append(consumed)
@@ -88,9 +86,9 @@ class Recorder:
 
     def rewind(self, event: Event) -> None:
         """Make ``event``'s place the next one again; nothing is in flight and the queue is empty."""
-        self.tail = self._durable
+        self._seq, self._at, self._chain = self._durable.seq, self._durable.at, self._durable.chain
         self.closed = False
-        assert event.seq == self.tail.seq + 1  # noqa: S101 - one append in flight, and it was refused
+        assert event.seq == self._seq + 1  # noqa: S101 - one append in flight, and it was refused
 
     def discard(self) -> None:
         """Send nothing more."""
@@ -99,26 +97,37 @@ class Recorder:
         self._consumed.clear()
         self._change = None
 
-    def settled(self, write: Any, outcome: Outcome) -> None:
+    def release(self) -> None:
+        """Discard everything and tell nobody any more."""
+        self.discard()
+        self._listener = None
+
+    def settled(self, write: Append, outcome: Outcome) -> None:
         """Take the writer's answer to the append in flight."""
         self._append = None
+        listener = self._listener
         if type(outcome) is Committed:
-            self._durable = tail_of(write.events[-1])
+            last = self._durable = write.events[-1]
             if self._queue:
                 self._send()
-            self._listener.recorded(write.events[-1], write.change)
+            if listener is not None:
+                listener.recorded(last, write.change)
             return
         self.discard()
+        if listener is None:
+            return
         if isinstance(outcome, Conflict):
-            self._listener.refused(f"its log has moved on to event {outcome.tail}")
+            listener.refused(f"its log has moved on to event {outcome.tail}")
         elif isinstance(outcome, Failed):
-            self._listener.unstorable(write, outcome.error)
+            listener.unstorable(write, outcome.error)
         else:
-            self._listener.refused("it was purged")
+            listener.refused("it was purged")
 
     def _send(self) -> None:
-        events, self._queue = tuple(self._queue), []
-        consumed, self._consumed = tuple(self._consumed), []
+        queue, self._queue = self._queue, []
+        consumed: tuple[int, ...] = ()
+        if self._consumed:
+            consumed, self._consumed = tuple(self._consumed), []
         change, self._change = self._change, None
-        append = self._append = Append(self.run_id, events, change, consumed)
+        append = self._append = Append(self.run_id, tuple(queue), change, consumed)
         self._writer.submit(append, self)

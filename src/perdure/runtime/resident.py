@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.codec.signature import decode_call
-from perdure.errors import CodecError, Diverged
+from perdure.errors import Diverged
 from perdure.kernel.kinds.step import StepOperation
-from perdure.kernel.loop import Spinning
 from perdure.model.event import Draft, Event
 from perdure.model.status import EventType
 from perdure.runtime import closing, history
+from perdure.runtime.alarm import Alarm
 from perdure.runtime.attempt import Attempts
 from perdure.runtime.recorder import Recorder
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
@@ -39,7 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("perdure.run")
 CHUNK = 500
 """Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
-LONGEST_ALARM_S = 86_400.0
+_STARTS_ATTEMPT = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT})
+"""Events after whose delivery an attempt is to begin."""
 
 
 class ResidentRun:
@@ -63,6 +62,8 @@ class ResidentRun:
         self.gone = False
         self.leaving = False
         self.stopping = False
+        self.replaced_at = 0
+        """Place of the last event that could not be stored and was replaced."""
         self._undelivered: deque[Event] = deque()
         self._durable = 0
         self._early: dict[int, int] = {}
@@ -71,28 +72,25 @@ class ResidentRun:
         self._gated: deque[Operation] = deque()
         self._fetching = 0
         self._gate_seq = 0
-        self._wakes: list[tuple[int, int, Operation]] = []
-        self._wake_n = 0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0
+        self._alarm = Alarm(host.loop, host.now, self._is_wanted, self.wake_due)
         self._live = False
         self._pumping = False
-        self._replayed: history.Summary = history.Summary()
+        self._replayed = history.FRESH
 
     # -- coming and going ----------------------------------------------------------------------------------------
 
-    def begin(self, events: Iterable[Event]) -> None:
+    def begin(self, events: Sequence[Event]) -> None:
         """Start the body and feed it the log so far; ``events`` are durable."""
         self._undelivered.extend(events)
-        self._durable = self.recorder.tail.seq
-        self._replayed = history.summarise(self._undelivered)
-        self.inbox_seen = self._replayed.consumed
-        self._guarded(self._begin_body)
+        self._durable = events[-1].seq
+        if len(events) > 2:  # more than started and claimed
+            self._replayed = history.summarise(events)
+            self.inbox_seen = self._replayed.consumed
+        try:
+            self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
+        except Exception as error:  # noqa: BLE001 - sorted out there
+            self._caught(error)
         self.pump()
-
-    def _begin_body(self) -> None:
-        self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
-        self.execution.begin()
 
     def drop(self, reason: str) -> None:
         """Lose the run: stop everything for it, record nothing."""
@@ -102,12 +100,12 @@ class ResidentRun:
 
     def _leave(self) -> None:
         self.gone = True
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self.recorder.discard()
+        self._alarm.cancel()
         self.attempts.abandon()
         self.execution.kill()
         self.host.left(self)
+        self.recorder.release()
+        self.execution.release()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
@@ -126,51 +124,58 @@ class ResidentRun:
 
     def _deliver(self) -> bool:
         """Return whether the log is exhausted, as far as it is known."""
-        undelivered, execution = self._undelivered, self.execution
+        undelivered, execution, voided = self._undelivered, self.execution, self._replayed.voided
         for _ in range(CHUNK):
             if not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
-            if self._holds or not undelivered or self.gone:
-                return not self.gone
+            if not undelivered or self._holds or (execution.unrecorded and execution.holding):
+                return True
             event = undelivered[0]
-            if event.seq > self._durable and event.seq not in self._early:
+            seq = event.seq
+            if (seq > self._durable and seq not in self._early) or self.leaving or self.gone:
                 return True
             undelivered.popleft()
-            if event.seq in self._replayed.voided:
-                self._guarded(self._void, event)
-            else:
-                self._guarded(execution.deliver, event)
-            if event.type == EventType.STEP_ATTEMPT_FAILED and self._live:
-                self._retry_later(event)
-            elif event.type == EventType.STEP_INTENT and self._live:
-                self.attempts.intended(event)
-        self.host.loop.call_soon(self.pump)
+            try:
+                if seq in voided:
+                    self._void(event)
+                else:
+                    execution.deliver(event)
+            except BaseException as error:  # noqa: BLE001 - sorted out there
+                self._caught(error)
+            if event.type in _STARTS_ATTEMPT and self._live:
+                self._start_attempt(event)
+        self.pump_soon()
         return False
+
+    def pump_soon(self) -> None:
+        """Pump from a plain callback: a body is never run from inside a task of the engine's loop."""
+        self.host.loop.call_soon(self.pump)
+
+    @property
+    def _held(self) -> bool:
+        """Whether deliveries have to wait: for a body on a thread, or for a step that is not recorded."""
+        return self._holds > 0 or self.execution.holding
 
     def _void(self, event: Event) -> None:
         if event.type == EventType.STEP_FAILED and event.seq in self._replayed.void_failures:
             self.execution.void(event)
 
-    def _guarded(self, call: Any, *args: Any) -> None:
-        """Run body code; what must not go on is parked, before any effect."""
-        try:
-            call(*args)
-        except Diverged as error:
-            closing.park_diverged(self, error, self._replayed)
-        except CodecError as error:
-            closing.park(self, f"a recorded value cannot be read: {error}", "fix the code, then perdure retry")
-        except Spinning:
-            text = "the body runs without end and never waits for anything"
-            closing.park(self, text, "fix the code, then perdure retry")
-        except (KeyboardInterrupt, SystemExit):
+    def _caught(self, error: BaseException) -> None:
+        """Take an exception out of body code or its log: the run cannot go on here, and has had no effect yet."""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
             self._leave()
-            raise
+            raise error
+        closing.park_for(self, error, self._replayed)
 
     def turn(self) -> None:
         """Let the body run after something other than an event was answered."""
-        if not self.gone:
-            self._guarded(self.execution.turn)
-            self.pump()
+        if self.gone:
+            return
+        try:
+            self.execution.turn()
+        except BaseException as error:  # noqa: BLE001 - sorted out there
+            self._caught(error)
+        self.pump()
 
     def hold(self, change: int) -> None:
         """Hold deliveries (+1), or let go of one hold (-1) and let the body run."""
@@ -182,43 +187,43 @@ class ResidentRun:
 
     def _advance(self) -> None:
         """Start what was asked for; end the run, once the body has ended and nothing is under way."""
-        if self.leaving or self.recorder.closed:
+        recorder, execution = self.recorder, self.execution
+        if self.leaving or recorder.closed or not (self._live or self._go_live()):
             return
-        if not self._live and not self._undelivered and not self._holds:
-            self._go_live()
-            if self.leaving or self.gone or self.recorder.closed:
-                return
-        if not self._live:
-            return
-        self._start_fresh()
-        for operation in self.execution.take_given_up():
-            self.attempts.give_up(operation)
+        if execution.fresh:
+            self._start_fresh()
+        if execution.given_up:
+            for operation in execution.take_given_up():
+                self.attempts.give_up(operation)
         if self._gated:
             self._open_gate()
-        if self._holds or self._undelivered:
+        if self._undelivered or self._held:
             return
-        if self.execution.outcome is not None:
-            if not self.attempts.running and not self.recorder.busy:
+        if execution.outcome is not None:
+            if not self.attempts.running and not recorder.busy:
                 closing.finish(self)
-            return
-        self._note_idle()
+        elif self.idle or not self.attempts.running:
+            self._note_idle()
 
-    def _go_live(self) -> None:
-        """The log is exhausted: check that it fits, take in messages, then start what has no answer."""
+    def _go_live(self) -> bool:
+        """Once the log is exhausted: check that it fits, take in messages, then start what has no answer."""
+        if self._undelivered or self._held:
+            return False
         strays = self.execution.unmatched(self._replayed.open_ops)
         if strays:
             recorded = f"attempts of operation {strays[0]}"
             text = f"replay diverged at operation {strays[0]}: recorded {recorded}, the code asked for nothing"
             error = Diverged(text, expected=recorded, found="nothing", run_id=self.id)
             closing.park_diverged(self, error, self._replayed)
-            return
+            return False
         self._live = True
         self.execution.take_fresh()
         self._gated.extend(self.execution.go_live())
         if self.row.deadline_at is not None and not self._replayed.deadline_passed:
-            self._push_wake(self.row.deadline_at, closing.Deadline(self.execution))
+            self._alarm.push(self.row.deadline_at, closing.Deadline(self.execution))
         if self.row.inbox_n > self.inbox_seen:
             self.look_at_inbox()
+        return True
 
     def look_at_inbox(self) -> None:
         """Fetch the messages that wait; until they are in the log nothing starts."""
@@ -241,10 +246,19 @@ class ResidentRun:
         self.pump()
 
     def _start_fresh(self) -> None:
-        fresh = self.execution.take_fresh()
-        if not fresh:
+        if not self.execution.fresh:
             return
-        if self._gated or self.leaving or self.stopping or self._gate_is_shut():
+        fresh = self.execution.take_fresh()
+        if self.leaving:
+            return
+        if (
+            self.execution.holding
+        ):  # what is not recorded starts at once, live and on replay: its place is not in the log
+            for operation in fresh:
+                if operation.unrecorded:
+                    operation.start(self)
+            fresh = [operation for operation in fresh if not operation.unrecorded]
+        if self._gated or self.stopping or self._gate_is_shut():
             self._gated.extend(fresh)
             return
         for operation in fresh:
@@ -284,61 +298,52 @@ class ResidentRun:
 
     def attempt(self, operation: StepOperation) -> None:
         """Begin an attempt of a step, or wait for its time."""
-        if operation.next_at > self.now():
-            self._push_wake(operation.next_at, operation)
+        if operation.next_at and operation.next_at > self.host.now():
+            self._alarm.push(operation.next_at, operation)
         else:
             self.attempts.start(operation)
 
     def wake(self, operation: Operation, due: int) -> None:
         """Remember when an operation is due."""
-        self._push_wake(due, operation)
+        self._alarm.push(due, operation)
 
     def record(self, draft: Draft) -> None:
         """Append an event and deliver it once it is durable."""
-        self._undelivered.append(self.recorder.add(draft))
+        if not self.recorder.closed:
+            self._undelivered.append(self.recorder.add(draft))
 
     def record_early(self, draft: Draft) -> None:
         """Append an event and deliver it in its turn, without waiting for it to be durable."""
+        if self.recorder.closed:
+            return
         event = self.recorder.add(draft)
         self._early[event.seq] = event.at
         self._undelivered.append(event)
-        self.pump()
+        self.pump_soon()
 
-    def _push_wake(self, due: int, operation: Operation) -> None:
-        self._wake_n += 1
-        heappush(self._wakes, (due, self._wake_n, operation))
-        self._set_alarm(due)
-
-    def _set_alarm(self, due: int) -> None:
-        if self._alarm is not None:
-            if self._alarm_at <= due:
-                return
-            self._alarm.cancel()
-        self._alarm_at = due
-        delay = min(max(due - self.now(), 0) / 1_000_000, LONGEST_ALARM_S)
-        self._alarm = self.host.loop.call_later(delay, self.wake_due)
-
-    def _retry_later(self, event: Event) -> None:
+    def _start_attempt(self, event: Event) -> None:
+        """Go on with a step whose failed attempt, or whose intent, is on record now."""
         operation = self.execution.pending.get(event.op or "")
-        if isinstance(operation, StepOperation):
+        if not isinstance(operation, StepOperation):
+            return
+        if event.type == EventType.STEP_INTENT:
+            self.attempts.intended(operation, event.attempt)
+        else:
             self.attempt(operation)
 
+    def _is_wanted(self, operation: Operation) -> bool:
+        return self.execution.pending.get(operation.id) is operation or isinstance(operation, closing.Deadline)
+
     def wake_due(self) -> None:
-        """Record what is due by now. Called by the host at the times it was asked to."""
-        self._alarm = None
+        """Record what is due by now."""
         if self.gone or self.leaving or self.recorder.closed:
             return
         now = self.now()
-        pending = self.execution.pending
-        while self._wakes and self._wakes[0][0] <= now:
-            _, _, operation = heappop(self._wakes)
+        for operation in self._alarm.take_due(now):
             if isinstance(operation, StepOperation):
-                if pending.get(operation.id) is operation:
-                    self.attempts.start(operation)
-            elif operation.id in pending or isinstance(operation, closing.Deadline):
+                self.attempts.start(operation)
+            else:
                 self._undelivered.append(self.recorder.add(operation.fired(now)))
-        if self._wakes:
-            self._set_alarm(self._wakes[0][0])
 
     # -- what the recorder tells (the Listener) ------------------------------------------------------------------
 
@@ -364,8 +369,8 @@ class ResidentRun:
     # -- idleness ------------------------------------------------------------------------------------------------
 
     def _note_idle(self) -> None:
-        idle = not (self.attempts.running or self.recorder.busy or self._gated or self._early or self._fetching)
-        if idle and not self._wakes_pending():
+        idle = not (self.attempts.under_way or self.recorder.busy or self._gated or self._early or self._fetching)
+        if idle and self._alarm.next_due is None:
             text = "the body waits for something that can never happen: no step, timer or message is outstanding"
             closing.park(self, text, "fix the code, then perdure retry")
             return
@@ -373,24 +378,14 @@ class ResidentRun:
             self.idle = idle
             self.host.idleness(self)
 
-    def _wakes_pending(self) -> bool:
-        """Drop what was given up from the heap; say whether anything is left to wait for."""
-        pending = self.execution.pending
-        while self._wakes:
-            operation = self._wakes[0][2]
-            if pending.get(operation.id) is operation or isinstance(operation, closing.Deadline):
-                return True
-            heappop(self._wakes)
-        return False
-
     @property
     def next_wake(self) -> int | None:
         """When the run has something to do next, while it is idle."""
-        return self._wakes[0][0] if self._wakes_pending() else None
+        return self._alarm.next_due
 
     def evict(self) -> None:
         """Leave memory: the run waits in the database for its next wake-up."""
-        under_way = self._undelivered or self._holds or self._fetching or self.recorder.busy
+        under_way = self._undelivered or self._held or self._fetching or self.recorder.busy
         if self.idle and not (self.leaving or self.recorder.closed or under_way):
             closing.release(self, EventType.RUN_WAITING, self.next_wake)
 
@@ -403,7 +398,7 @@ class ResidentRun:
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
         self.stopping = True
-        if not self.attempts.running and not self._undelivered and not self._holds:
+        if not self.attempts.running and not self._undelivered and not self._held:
             self.hand_back("the worker stops")
 
     # -- for closing and attempts --------------------------------------------------------------------------------
@@ -413,20 +408,15 @@ class ResidentRun:
         self.leaving = True
         self.recorder.add(draft, change)
 
-    def hold_quietly(self) -> None:
-        """Hold deliveries while a step runs that is not recorded."""
-        self._holds += 1
-
-    def let_go_quietly(self) -> None:
-        """Undo `hold_quietly`."""
-        self._holds -= 1
-
     def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
         """Answer a step that is not recorded."""
-        self._holds -= 1
-        if not self.gone:
-            self._guarded(self.execution.answer, operation, payload, error)
-            self.pump()
+        if self.gone:
+            return
+        try:
+            self.execution.answer(operation, payload, error)
+        except BaseException as raised:  # noqa: BLE001 - sorted out there
+            self._caught(raised)
+        self.pump()
 
     def rewind(self, event: Event) -> None:
         """Go back to before ``event``, which could not be stored."""

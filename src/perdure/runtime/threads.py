@@ -1,4 +1,4 @@
-"""Threads for sync steps: a pool that grows on demand, whose results reach the loop in one hop however many they are."""
+"""Threads for sync steps: a pool that grows on demand. Results reach the loop in one hop however many they are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ThreadPool:
             thread.start()
 
     def close(self, wait_s: float) -> None:
-        """Let idle threads end; give busy ones ``wait_s`` seconds in all. Python code cannot be stopped from outside."""
+        """Let idle threads end; give busy ones ``wait_s`` seconds in all; they cannot be stopped."""
         for _ in self._threads:
             self._calls.put(None)
         if self._busy == 0:

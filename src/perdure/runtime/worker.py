@@ -23,9 +23,11 @@ from perdure.model.write import Committed
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
+from perdure.runtime.returning import Returns
 from perdure.runtime.services.eviction import Eviction
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
+from perdure.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,19 +45,23 @@ CLAIM_BATCH = 50
 class Worker:
     """See the module. All methods run on the engine's event loop."""
 
-    def __init__(self, host: Host, name: str | None = None) -> None:
+    def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
         self.host = host
+        self._only = only
         self.id = uuid7()
+        """Of this incarnation: a worker that was declared dead goes on under a new one."""
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.lease = Lease(host.store, self.id, host.settings.lease_us)
         self.running = False
         self.stopping = False
-        self.lost: asyncio.Event = asyncio.Event()
-        """Set when the database no longer counts this worker among the living."""
-        self._claimant = Claimant(self.id, host.python, host.settings.max_deaths)
+        self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
         self._claim_wanted = False
         self._claiming: asyncio.Task[None] | None = None
+        self._claim_batch = CLAIM_BATCH
+        self._returns = Returns(host)
+        self._on_the_way: set[str] = set()
+        """Runs that are ours, or may be, and are not here yet."""
         self._alone: list[Claimed] = []
         """Runs their last workers died of; executed when nothing else is here."""
 
@@ -63,22 +69,27 @@ class Worker:
 
     async def start(self) -> None:
         """Register, begin to beat, and begin to claim."""
+        await self._enroll()
+        self.host.on_room = self.want_claim
+        self.running = True
+        for service in self._services:
+            service.start()
+        self.want_claim()
+
+    async def _enroll(self) -> None:
+        """Insert this incarnation's row and begin to beat for it."""
         host = self.host
         now = host.store.now()
         row = WorkerRow(
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode(host.settings.queues).decode(), msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode([] if self._only else host.settings.queues).decode(),
+            msgspec.json.encode(sorted(host.workflows)).decode(),
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
         self.lease.granted(sent)
         host.lease = self.lease
-        host.on_room = self.want_claim
-        self.lease.start(host.loop, self._beaten)
-        self.running = True
-        for service in self._services:
-            service.start()
-        self.want_claim()
+        self.lease.start(host.loop, self._beaten, Watchdog(host.loop).look)
 
     async def stop(self, grace_s: float) -> None:
         """Stop claiming, let steps in flight finish within ``grace_s``, hand the rest back, say good-bye."""
@@ -87,20 +98,26 @@ class Worker:
         self.running, self.stopping = False, True
         for service in self._services:
             await service.stop()
-        if self._claiming is not None:
-            await asyncio.gather(self._claiming, return_exceptions=True)
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+        under_way = [task for task in (self._claiming, self._rejoining) if task is not None]
+        await asyncio.gather(*under_way, return_exceptions=True)
         await self._drain(grace_s)
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
+        for claimed in self._alone:
+            self._returns.give_back(claimed.append.events[-1], "the worker stops")
+        self._alone.clear()
         deadline = boot_time() + 5
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
         await self._say_goodbye()
+        self.host.threads.close(1.0)
 
     async def _drain(self, grace_s: float) -> None:
         """Wait for steps in flight; runs without any are handed back at once."""
         deadline = boot_time() + grace_s
-        while boot_time() < deadline and self.host.writer.crash is None and not self.lost.is_set():
+        while boot_time() < deadline and self.host.writer.crash is None and not self.lease.lost:
             for run in list(self.host.runs.values()):
                 run.stop_starting()
             if not self.host.runs:
@@ -115,6 +132,16 @@ class Worker:
             await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
         except StoreError as error:
             logger.warning("could not say good-bye, the lease will run out: %s", error)
+
+    @property
+    def failure(self) -> str | None:
+        """Why this worker cannot go on; None while it can."""
+        rejoining = self._rejoining
+        if rejoining is not None and rejoining.done() and not rejoining.cancelled() and rejoining.exception():
+            return f"it cannot register again: {rejoining.exception()}"
+        if self.running and not self.lease.lost and not self.lease.beating:
+            return "the heartbeat has ended"
+        return None
 
     # -- taking runs ---------------------------------------------------------------------------------------------
 
@@ -132,12 +159,18 @@ class Worker:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
         future: asyncio.Future[Outcome] = self.host.loop.create_future()
         self.host.reserved += 1
+        self._on_the_way.add(create.row.id)
         self.host.writer.submit(create, _Adoption(self, future))
         return future
 
     def adopt(self, create: Create) -> None:
         """Execute a run this worker has just created and claimed."""
-        self._reside(create.row, 1, create.events)
+        if self._is_ours(create.row.owner):
+            self._reside(create.row, 1, create.events)
+
+    def arrived(self, run_id: str) -> None:
+        """Note that a run is no longer on its way to here."""
+        self._on_the_way.discard(run_id)
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -168,24 +201,33 @@ class Worker:
 
     async def _claim(self) -> None:
         host = self.host
-        limit = min(host.free, CLAIM_BATCH)
-        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit)
-        claims: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, self._decide)
+        limit = min(host.free, self._claim_batch)
+        self._claim_batch = min(self._claim_batch * 2, CLAIM_BATCH)
+        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=self._only)
+        claimant = Claimant(self.id, host.python, host.settings.max_deaths)
+
+        def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
+            return decide(row, recent, claimant, now, host.commit_ids.take())
+
+        claims: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, judge)
         for claimed in claims:
             if claimed.parked:
-                logger.error("run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail)
+                logger.error(
+                    "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
+                )
                 host.waiters.tell(claimed.row.id, claimed.append.events[-1])
-            elif claimed.deaths and claimed.deaths >= host.settings.max_deaths - 1:
-                self._alone.append(claimed)
-            else:
+            elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
                 await self._take(claimed)
+            elif not self._alone:
+                self._alone.append(claimed)
+            else:  # the one that is executed first must not take the good name of the others with it
+                self._returns.give_back(claimed.append.events[-1], "it may kill its worker and has to be alone")
+                self._claim_batch = 1
         if len(claims) == limit or self._alone:
             self._claim_wanted = True
 
-    def _decide(self, row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
-        return decide(row, recent, self._claimant, now, self.host.commit_ids.take())
-
     async def _take(self, claimed: Claimed) -> None:
+        self._on_the_way.add(claimed.row.id)
         recent = claimed.recent
         if recent and recent[0].seq == 1:
             history: Sequence[Event] = recent
@@ -198,8 +240,14 @@ class Worker:
                 self.host.loop.call_later(0.5, self._take_later, claimed)
                 return
             history = [event for event in history if event.seq < claimed.append.events[0].seq]
-        if not self.lease.lost:
-            self._reside(claimed.row, claimed.append.change.epoch, [*history, *claimed.append.events])  # type: ignore[union-attr]
+        self._on_the_way.discard(claimed.row.id)
+        change = claimed.append.change
+        if change is not None and self._is_ours(change.owner):
+            self._reside(claimed.row, change.epoch, [*history, *claimed.append.events])
+
+    def _is_ours(self, owner: str | None) -> bool:
+        """Whether a claim still counts: not if it was made by an incarnation that has been declared dead since."""
+        return owner == self.id and not self.lease.lost
 
     def _take_later(self, claimed: Claimed) -> None:
         if self.running:
@@ -208,7 +256,12 @@ class Worker:
     def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
         run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
         self.host.runs[run.id] = run
-        run.begin(events)
+        self.host.loop.call_soon(self._begin, run, events)
+
+    def _begin(self, run: ResidentRun, events: Sequence[Event]) -> None:
+        """Let a body begin, from a plain callback: never from inside a task of the engine's loop."""
+        if not run.gone:
+            run.begin(events)
         if self.stopping:
             run.hand_back("the worker stops")
 
@@ -231,11 +284,28 @@ class Worker:
             logger.error("worker %s was declared dead: dropping %d runs", self.name, len(self.host.runs))
             for run in list(self.host.runs.values()):
                 run.drop("this worker was declared dead")
-            self.running = False
-            self.lost.set()
+            self._alone.clear()
+            if self.running:
+                self._rejoining = self.host.loop.create_task(self._rejoin())
             return
         self.host.lease_extended()
         self.check_owned(answer.owned)
+
+    async def _rejoin(self) -> None:
+        """Go on as a new worker: what froze this process for so long is over, and nothing of the old life is left."""
+        while self.running:
+            self.id = uuid7()
+            self.lease = Lease(self.host.store, self.id, self.host.settings.lease_us)
+            try:
+                await self._enroll()
+            except StoreError as error:
+                logger.debug("cannot register again now: %s", error)
+                await asyncio.sleep(0.5)
+                continue
+            logger.warning("worker %s goes on under a new id", self.name)
+            self.host.lease_extended()
+            self.want_claim()
+            return
 
     def check_owned(self, owned: dict[str, tuple[int, int]]) -> None:
         """Compare what the database says this worker owns with what is here."""
@@ -248,6 +318,9 @@ class Worker:
             if run.settled_in and (here is None or here[0] != run.recorder.epoch) and not run.leaving:
                 run.drop("the database says it moved on")
             run.settled_in = True
+        if self._claiming is None:
+            alone = {claimed.row.id for claimed in self._alone}
+            self._returns.reconcile(owned, self._on_the_way | alone | self.host.runs.keys())
 
 
 class _Adoption:
@@ -262,6 +335,7 @@ class _Adoption:
     def settled(self, write: Create, outcome: Outcome) -> None:
         """Begin to execute, then tell the caller of the start."""
         self.worker.host.reserved -= 1
+        self.worker.arrived(write.row.id)
         if not self.future.done():
             self.future.set_result(outcome)
         if type(outcome) is Committed:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.filter import Fact, RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
 
@@ -152,6 +152,10 @@ class Store(Protocol):
         """Count what there is."""
         ...
 
+    def facts(self) -> tuple[Fact, ...]:
+        """Return what this database really is: settings given, file, schema; and what is wrong with it."""
+        ...
+
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
@@ -163,7 +167,11 @@ def open_store(url: str, options: StoreOptions) -> Store:
     Raises:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
-    scheme = urlsplit(url).scheme.partition("+")[0].lower()
+    try:
+        scheme = urlsplit(url).scheme.partition("+")[0].lower()
+    except ValueError as error:
+        message = f"not a database URL: {error}"
+        raise UsageError(message) from None
     if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme'}; expected sqlite:///file.db"
         raise UsageError(message)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
 from perdure.model.claim import TAIL_EVENTS
-from perdure.model.filter import QueueStats, StoreStats
+from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
 from perdure.model.status import TERMINAL, Status
 from perdure.model.write import (
@@ -150,7 +150,7 @@ class MemoryStore:
             return Conflict(None)
         log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
         tail = len(log)
-        if last.seq <= tail and log[first.seq - 1].commit_id == log[last.seq - 1].commit_id == first.commit_id:
+        if last.seq <= tail and all(log[one.seq - 1].commit_id == one.commit_id for one in (first, last)):
             return COMMITTED
         if write.run_id in broken or first.seq != tail + 1:
             return Conflict(tail)
@@ -230,7 +230,8 @@ class MemoryStore:
             return claimed
 
     def _may_claim(self, row: RunRow, request: ClaimRequest, now: int) -> bool:
-        if row.queue not in request.queues or row.workflow not in request.workflows:
+        wanted = row.queue in request.queues if request.only is None else row.id == request.only
+        if not wanted or row.workflow not in request.workflows:
             return False
         if row.owner is None:
             return row.wake_at is not None and row.wake_at <= now
@@ -332,8 +333,12 @@ class MemoryStore:
                 if row.wake_at is not None and row.wake_at <= now:
                     due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
-            workers = tuple((w.id, w.state, w.expires_at) for _, w in sorted(self._workers.items()))
+            workers = tuple(worker for _, worker in sorted(self._workers.items()))
             return StoreStats(runs, waiting, workers)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Return that nothing here outlives the process."""
+        return (Fact("store", "memory: gone with the process"),)
 
     def change_count(self) -> int:
         """Nobody else can write here."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.filter import Fact, RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, Store
@@ -188,6 +188,10 @@ class FaultyStore:
     def stats(self) -> StoreStats:
         """See `perdure.store.base.Store.stats`."""
         return self._cross("stats", self.inner.stats)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """See `perdure.store.base.Store.facts`. Not a boundary: it is for people."""
+        return self.inner.facts()
 
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`. Not a boundary: it says nothing that must be believed."""

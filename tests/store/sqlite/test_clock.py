@@ -123,7 +123,7 @@ def test_without_a_boot_id_a_boot_shows_in_the_time_since_boot(tmp_path: Path, t
     time.wall += 60 * SECOND
     store = opened(tmp_path, time.machine("node-1"))
     assert store.now() == NOON + 60 * SECOND
-    assert [state for _, state, _ in store.stats().workers] == ["dead"]
+    assert [one.state for one in store.stats().workers] == ["dead"]
     store.close()
 
 

@@ -235,7 +235,7 @@ def test_after_a_reboot_the_workers_of_before_are_dead_at_once(path: Path) -> No
     before.commit([author.create(), author.claimed("w1")])
     before.close()
     after = opened(path, machine=MACHINE._replace(boot_id="next boot"))
-    assert [state for _, state, _ in after.stats().workers] == ["dead"]
+    assert [worker.state for worker in after.stats().workers] == ["dead"]
     after.close()
 
 

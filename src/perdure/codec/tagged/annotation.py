@@ -202,7 +202,7 @@ def convert(value: Any, annotation: Any) -> Any:
         Exception: A validator of a user class raised it.
     """
     try:
-        return msgspec.convert(value, annotation, strict=True, dec_hook=_convert_model)
+        return msgspec.convert(value, annotation, strict=True, str_keys=True, dec_hook=_convert_model)
     except TypeError:
         # Unions of classes are more than msgspec takes: the first member that will do.
         bare = _bare(annotation)

@@ -8,6 +8,7 @@ module's ``__getattr__`` nor a lazy loader nor a descriptor can run.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -30,18 +31,24 @@ def find_imported(name: str) -> type | None:
     """Return the class a stored name means, if its module is imported already."""
     module_name, _, path = name.partition(":")
     module = sys.modules.get(module_name)
-    if module is None or not issubclass(type(module), ModuleType):
+    if not issubclass(type(module), ModuleType):
         return None
     # object.__getattribute__: a lazily loaded module imports itself on ordinary access.
-    found: Any = object.__getattribute__(module, "__dict__").get(path)
+    names: dict[str, Any] = object.__getattribute__(module, "__dict__")
+    found = names.get(path)
     if found is None and "." in path:
-        first, *rest = path.split(".")
-        found = object.__getattribute__(module, "__dict__").get(first)
-        for part in rest:
-            if not issubclass(type(found), type):
-                return None
-            found = type.__dict__["__dict__"].__get__(found).get(part)
+        found = _nested(names, path)
     return found if issubclass(type(found), type) else None
+
+
+def _nested(names: Mapping[str, Any], path: str) -> Any:
+    first, *rest = path.split(".")
+    found = names.get(first)
+    for part in rest:
+        if not issubclass(type(found), type):
+            return None
+        found = type.__dict__["__dict__"].__get__(found).get(part)
+    return found
 
 
 class Handed:
@@ -72,11 +79,6 @@ class Handed:
             found = self._by_path.get(name.partition(":")[2])
         return found
 
-    def can_find(self, cls: type) -> bool:
-        """Tell whether `find` leads from the name of this class to this very class."""
-        return self.find(name_of(cls)) is cls
-
 
 NONE_HANDED = Handed(set())
 """What an absent annotation hands in."""
-

@@ -68,7 +68,7 @@ class Lifting:
         elif TAG in node:
             node = self._tagged(node)
         else:
-            self._members(node, "[{!r}]")
+            self._members(node)
         self._depth -= 1
         return node
 
@@ -83,14 +83,14 @@ class Lifting:
             raise
         return node
 
-    def _members(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+    def _members(self, node: dict[str, Any], *, attributes: bool = False) -> dict[str, Any]:
         name = ""
         try:
             for name, item in node.items():
                 if type(item) is dict or type(item) is list:
                     node[name] = self.lift(item)
         except Unreadable as unreadable:
-            unreadable.parts.append(path.format(name))
+            unreadable.parts.append(f".{name[:80]}" if attributes else f"[{name[:80]!r}]")
             raise
         return node
 
@@ -130,25 +130,23 @@ class Lifting:
         fields, extra = node["v"], node.get("x", {})
         if type(fields) is not dict or type(extra) is not dict:
             raise Unreadable(f"the stored {name} is damaged: it has no fields", name)
-        self._members(fields, ".{}")
-        self._members(extra, ".{}")
+        self._members(fields, attributes=True)
+        self._members(extra, attributes=True)
         try:
             return record.build(fields, extra)
         except Unfit as unfit:
-            raise Unreadable(f"{name} here differs from the stored one: {unfit}", name) from unfit
+            raise Unreadable(f"{name} here differs from the stored one: {unfit}", name) from None
 
     def _find(self, name: Any, kind: str) -> Record:
         if not isinstance(name, str):
             raise Unreadable("the stored value is damaged: its class has no name")
         cls = self._handed.find(name)
         if cls is None:
-            raise Unreadable(
-                f"its class {name} is not known here; import its module or annotate with it", name
-            )
+            raise Unreadable(f"its class {name} is not known here; import its module or annotate with it", name)
         try:
             record = record_of(cls)
         except Unfit as unfit:
-            raise Unreadable(f"{name} cannot be stored: {unfit}", name) from unfit
+            raise Unreadable(f"{name} cannot be stored: {unfit}", name) from None
         if record is None or record.kind != kind:
             raise Unreadable(f"{name} is refused: it is not a {kind}", name)
         if record.runs_code and cls not in self._handed:
@@ -189,7 +187,8 @@ def _date(_: Lifting, node: dict[str, Any]) -> dt.date:
 
 
 def _datetime(_: Lifting, node: dict[str, Any]) -> dt.datetime:
-    return dt.datetime.fromisoformat(node["v"]).replace(tzinfo=_zone(node), fold=_fold(node))
+    value = dt.datetime.fromisoformat(node["v"])
+    return value if len(node) == 2 else value.replace(tzinfo=_zone(node), fold=_fold(node))
 
 
 def _time(_: Lifting, node: dict[str, Any]) -> dt.time:
@@ -209,13 +208,13 @@ def _zone(node: dict[str, Any]) -> dt.tzinfo | None:
     zone = node.get("z")
     if zone is None:
         return None
+    if zone == 0:
+        return dt.UTC
     if isinstance(zone, str):
         try:
             return ZoneInfo(zone)
         except (ZoneInfoNotFoundError, OSError) as error:
-            raise Unreadable(
-                f"this machine has no time zone {zone!r}; install the tzdata package"
-            ) from error
+            raise Unreadable(f"this machine has no time zone {zone!r}; install the tzdata package") from error
     seconds, microseconds, *name = zone
     offset = dt.timedelta(seconds=seconds, microseconds=microseconds)
     if name == [None]:

@@ -4,9 +4,10 @@ Every value is told by its exact type: a subclass of ``int`` is not an ``int`` h
 that is plain already is returned itself, not copied; the check runs at C speed (`issuperset` over
 ``map(type, ...)``), which is what makes the common small result cheap.
 
-Two exotic values are not looked for on that path, because finding them would cost every string
-and number a call: lone surrogates and integers of thousands of digits. The JSON encoder stops at
-either; the caller then lowers again with ``careful=True``.
+Three exotic values are not looked for on that path, because finding them would cost every string
+and number a call. The JSON encoder stops at lone surrogates and at integers of thousands of digits,
+and writes ``null`` for a float that is not finite; the caller, who sees that, lowers again with
+``careful=True``.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from perdure.codec.tagged.classes import NONE_HANDED, Handed, name_of, type_name
+from perdure.codec.tagged.classes import NONE_HANDED, Handed, type_name
 from perdure.codec.tagged.record import Record, Unfit, record_of
 
-__all__ = ["MAX_DEPTH", "PLAIN", "TAG", "Lowering", "Refused"]
+__all__ = ["MAX_DEPTH", "PLAIN", "PLAIN_OR_FLOAT", "TAG", "Lowering", "Refused"]
 
 TAG: Final = "$"
 MAX_DEPTH: Final = 100
 """Containers within containers. Deeper is most often a value that contains itself."""
 
 PLAIN: Final = frozenset({str, int, bool, type(None)})
-"""Types whose every value JSON keeps, but for what ``careful`` looks for."""
+"""Types whose every value JSON keeps, but for strings and integers ``careful`` looks for."""
+
+PLAIN_OR_FLOAT: Final = PLAIN | {float}
+"""The same, with floats: one that is not finite is written as ``null``."""
 
 _CAREFUL: Final = frozenset({bool, type(None)})
 _STR: Final = frozenset({str})
@@ -64,7 +68,7 @@ class Lowering:
 
     def __init__(self, handed: Handed = NONE_HANDED, *, careful: bool = False) -> None:
         self._handed = handed
-        self._plain = _CAREFUL if careful else PLAIN
+        self._plain = _CAREFUL if careful else PLAIN_OR_FLOAT
         self._depth = 0
 
     def lower(self, value: Any) -> Any:
@@ -79,20 +83,26 @@ class Lowering:
         lower = _LOWER.get(cls)
         return lower(self, value) if lower is not None else self._record(value)
 
-    def _enter(self, value: Any) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise Refused(type(value), f"nested deeper than {MAX_DEPTH}, or it contains itself")
+    def _too_deep(self, value: Any) -> Refused:
+        return Refused(type(value), f"nested deeper than {MAX_DEPTH}, or it contains itself")
 
     def _list(self, value: list[Any]) -> list[Any]:
         return value if self._plain.issuperset(map(type, value)) else self._items(value)
 
     def _items(self, value: Any) -> list[Any]:
-        self._enter(value)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._too_deep(value)
+        plain = self._plain
         items: list[Any] = []
         try:
             for item in value:
-                items.append(self.lower(item))
+                # Written out, not a call of `lower`: this loop is most of the cost of encoding.
+                cls = type(item)
+                if cls not in plain:
+                    lower = _LOWER.get(cls)
+                    item = self._record(item) if lower is None else lower(self, item)  # noqa: PLW2901
+                items.append(item)
         except Refused as refused:
             refused.parts.append(f"[{len(items)}]")
             raise
@@ -102,27 +112,37 @@ class Lowering:
     def _dict(self, value: dict[Any, Any]) -> dict[str, Any]:
         if not _STR.issuperset(map(type, value)) or TAG in value:
             return self._pairs(value)
-        if self._plain is _CAREFUL and any(map(_has_surrogate, value)):
+        plain = self._plain
+        if plain is _CAREFUL and any(map(_has_surrogate, value)):
             return self._pairs(value)
-        if self._plain.issuperset(map(type, value.values())):
+        if plain.issuperset(map(type, value.values())):
             return value
-        return self._members(value, "[{!r}]")
+        return self._members(value)
 
-    def _members(self, value: Mapping[str, Any], path: str) -> dict[str, Any]:
-        self._enter(value)
+    def _members(self, value: Mapping[str, Any], *, attributes: bool = False) -> dict[str, Any]:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._too_deep(value)
+        plain = self._plain
         members = {}
         name = ""
         try:
             for name, item in value.items():
-                members[name] = self.lower(item)
+                cls = type(item)
+                if cls not in plain:
+                    lower = _LOWER.get(cls)
+                    item = self._record(item) if lower is None else lower(self, item)  # noqa: PLW2901
+                members[name] = item
         except Refused as refused:
-            refused.parts.append(path.format(name))
+            refused.parts.append(f".{name}" if attributes else f"[{_shown(name)}]")
             raise
         self._depth -= 1
         return members
 
     def _pairs(self, value: dict[Any, Any]) -> dict[str, Any]:
-        self._enter(value)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._too_deep(value)
         pairs = []
         key = None
         try:
@@ -154,31 +174,40 @@ class Lowering:
         return value
 
     def _float(self, value: float) -> Any:
+        """Only reached when careful."""
         return value if math.isfinite(value) else {TAG: "float", "v": repr(value)}
 
     def _record(self, value: Any) -> dict[str, Any]:
         cls = type(value)
         try:
-            record = record_of(cls)
-            if record is None:
-                raise Refused(cls, _why_not(value))
-            self._check_class(record)
-            fields, extra = record.take(value)
+            record, fields, extra = self._taken(value)
         except Unfit as unfit:
-            raise Refused(cls, str(unfit)) from unfit
-        node = {TAG: record.kind, "t": name_of(cls), "v": self._members(fields, ".{}")}
+            raise Refused(cls, str(unfit)) from None
+        except RecursionError:
+            raise
+        except Exception as error:  # A __getattr__ of the class.
+            raise Refused(cls, f"reading its fields raised {error!r}") from error
+        if not self._plain.issuperset(map(type, fields.values())):
+            fields = self._members(fields, attributes=True)
+        node = {TAG: record.kind, "t": record.name, "v": fields}
         if extra:
-            node["x"] = self._members(extra, ".{}")
+            node["x"] = self._members(extra, attributes=True)
         return node
+
+    def _taken(self, value: Any) -> tuple[Record, dict[str, Any], dict[str, Any]]:
+        record = record_of(type(value))
+        if record is None:
+            raise Unfit(_why_not(value))
+        self._check_class(record)
+        return record, *record.take(value)
 
     def _check_class(self, record: Record) -> None:
         cls = record.cls
         if record.runs_code and cls not in self._handed:
             raise Unfit("its __post_init__ would run on reading; annotate the place with the class")
-        if not self._handed.can_find(cls):
+        if self._handed.find(record.name) is not cls:
             raise Unfit(
-                "its class cannot be found by its name;"
-                " define it at the top of a module or annotate the place with it"
+                "its class cannot be found by its name; define it at the top of a module or annotate the place with it"
             )
 
 
@@ -199,16 +228,20 @@ def _timedelta(_: Lowering, value: dt.timedelta) -> dict[str, Any]:
 
 
 def _zoned(tag: str, value: dt.datetime | dt.time) -> dict[str, Any]:
-    node: dict[str, Any] = {TAG: tag, "v": value.replace(tzinfo=None).isoformat()}
     zone = value.tzinfo
-    if zone is not None:
-        node["z"] = _zone(zone)
+    node: dict[str, Any]
+    if zone is None:
+        node = {TAG: tag, "v": value.isoformat()}
+    else:
+        node = {TAG: tag, "v": value.replace(tzinfo=None).isoformat(), "z": _zone(zone)}
     if value.fold:
         node["fold"] = 1
     return node
 
 
 def _zone(zone: dt.tzinfo) -> Any:
+    if zone is dt.UTC:
+        return 0
     cls = type(zone)
     if cls is dt.timezone:
         offset = zone.utcoffset(None)

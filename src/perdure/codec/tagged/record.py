@@ -19,10 +19,11 @@ import sys
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from types import MemberDescriptorType
-from typing import Any, ClassVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
+
+from perdure.codec.tagged.classes import name_of
 
 __all__ = ["Record", "Unfit", "kind_of", "record_of"]
 
@@ -38,6 +39,7 @@ class Record:
 
     Attributes:
         cls: The class.
+        name: Its stored name.
         runs_code: Whether `build` runs code of the class. Such a class must be handed in by an
             annotation; a name in stored data is not enough.
     """
@@ -47,6 +49,7 @@ class Record:
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
+        self.name = name_of(cls)
 
     def take(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the fields of an instance and the state it has besides them."""
@@ -72,10 +75,15 @@ class _Dataclass(Record):
             raise Unfit("its base class keeps state that cannot be seen") from error
         self._fields = dataclasses.fields(cls)
         self._names = tuple(field.name for field in self._fields)
+        self._name_set = frozenset(self._names)
         for name in self._names:
             _refuse_property(cls, name)
         self._get_all = _getter(self._names)
         self._slots = _other_slots(cls, self._names)
+        # Without slots for fields, all of the state is the __dict__.
+        self._in_dict = not any(
+            isinstance(base.__dict__.get(name), MemberDescriptorType) for base in cls.__mro__ for name in self._names
+        )
         self._cached = _cached_properties(cls)
 
     def take(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -87,15 +95,16 @@ class _Dataclass(Record):
         if not self._slots and (attributes is None or attributes.keys() <= fields.keys()):
             return fields, {}
         extra = {
-            name: item
-            for name, item in (attributes or {}).items()
-            if name not in fields and name not in self._cached
+            name: item for name, item in (attributes or {}).items() if name not in fields and name not in self._cached
         }
         extra.update((n, getattr(value, n)) for n in self._slots if hasattr(value, n))
         return fields, extra
 
     def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:
         value: Any = object.__new__(self.cls)
+        if self._in_dict and not extra and fields.keys() == self._name_set:
+            value.__dict__.update(fields)
+            return value
         # object.__setattr__: frozen classes, and no code of the class.
         assign = object.__setattr__
         for field in self._fields:
@@ -163,8 +172,8 @@ class _Struct(Record):
         if self.runs_code:  # Undo what __post_init__ did to values that had been through it.
             for name, item in known.items():
                 assign(value, name, item)
-        for name, item in extra.items():
-            object.__setattr__(value, name, item)
+        if extra:
+            value.__dict__.update(extra)
         return value
 
 
@@ -215,7 +224,7 @@ class _Enum(Record):
             raise Unfit(f"{name} is not a named member")
         return {"name": name}, {}
 
-    def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:
+    def build(self, fields: dict[str, Any], extra: Mapping[str, Any]) -> Any:  # noqa: ARG002 - an Enum has none
         if issubclass(self.cls, enum.Flag):
             number = fields.get("value")
             if type(number) is not int:
@@ -251,8 +260,9 @@ def kind_of(cls: type) -> type[Record] | None:
     return _Model if base is not None and issubclass(cls, base) else None
 
 
-# Weak: classes come and go with versions of workflow code, and with tests.
-_records: WeakKeyDictionary[type, Record] = WeakKeyDictionary()
+# Bounded: classes come and go with versions of workflow code.
+_MOST_RECORDS: Final = 4096
+_records: dict[type, Record] = {}
 
 
 def record_of(cls: type) -> Record | None:
@@ -266,6 +276,8 @@ def record_of(cls: type) -> Record | None:
         kind = kind_of(cls)
         if kind is None:
             return None
+        if len(_records) >= _MOST_RECORDS:
+            _records.clear()
         found = _records[cls] = kind(cls)
     return found
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from asyncio import _get_running_loop  # type: ignore[attr-defined]
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from zlib import crc32
 
 import msgspec
 
 from perdure.codec.exception import decode_exception
-from perdure.codec.signature import digest, encode_call
+from perdure.codec.signature import encode_call
 from perdure.errors import UsageError
 from perdure.kernel.operation import Operation
 from perdure.kernel.scope import CURRENT
@@ -52,8 +52,8 @@ class StepOperation(Operation):
         self.digest: int | None = None
         if definition.policy.store_input:
             self.input = encode_call(definition.signature, args, kwargs, run.codec)
-            self.digest = digest(self.input, run.codec)
-        self.context = contextvars.copy_context()
+            self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
+        self.context: Any = contextvars.copy_context()
         self.attempts = 0
         """Attempts that ended in a recorded failure."""
         self.budget_from = 0
@@ -89,6 +89,10 @@ class StepOperation(Operation):
         else:
             self.future.set_exception(self._error(error))
 
+    def release(self) -> None:
+        self.future = None
+        self.context = None
+
     def _error(self, data: bytes) -> Exception:
         error = decode_exception(data, self.run.codec, run_id=self.run.run_id, step=self.name)
         if isinstance(error, StopIteration):  # a future refuses it: it would end the awaiting coroutine
@@ -111,7 +115,7 @@ class _Step:
 
     def __init__(self, definition: StepDefinition) -> None:
         self.definition = definition
-        update_wrapper(self, definition.function)
+        update_wrapper(cast("Any", self), definition.function)
 
     @property
     def name(self) -> str:
@@ -129,10 +133,6 @@ class _Step:
 
     async def _perform(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become an operation of ``run``, in the task that awaits this."""
-        if _get_running_loop() is not run.loop:
-            run.check_alive()
-            message = f"step {self.name!r} was called on another event loop than that of its workflow"
-            raise UsageError(message, hint="call it from the workflow body itself")
         definition = self.definition
         if run.steps.get(definition.name) is not definition:
             run.steps.admit(definition)
@@ -196,7 +196,7 @@ class SyncStep(_Step, Generic[P, T]):
         """Await it: in an async body as a step, elsewhere the plain function on a thread."""
         run = _body()
         if run is None:
-            return await asyncio.to_thread(self.definition.function, *args, **kwargs)  # type: ignore[no-any-return]
+            return await asyncio.to_thread(self.definition.function, *args, **kwargs)
         return await self._perform(run, args, kwargs)  # type: ignore[no-any-return]
 
     @cached_property

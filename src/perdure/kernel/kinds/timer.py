@@ -28,7 +28,13 @@ class Timer(Operation):
     kind = "timer"
 
     def __init__(
-        self, run: Execution, op_id: str, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context
+        self,
+        run: Execution,
+        op_id: str,
+        due: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context,
     ) -> None:
         super().__init__(run, op_id, "sleep")
         self.due = due

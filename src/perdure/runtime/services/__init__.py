@@ -1,0 +1,1 @@
+"""Background services of a worker, one file each."""

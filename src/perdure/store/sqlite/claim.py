@@ -14,7 +14,7 @@ from perdure.errors import StoreCorrupt
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain
+from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain, run_row
 
 if TYPE_CHECKING:
     import apsw
@@ -48,6 +48,9 @@ def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, no
 
 def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> list[RunRow]:
     """Return the runs to take: highest priority first, of one priority those of dead workers, then longest due."""
+    if request.only is not None:
+        row = run_row(connection, request.only)
+        return [row] if row is not None and _may_claim(connection, row, request, now) else []
     queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
     found: list[tuple[int, RunRow]] = []
     if request.take_over and fetch(connection, "gone"):
@@ -69,3 +72,11 @@ def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> 
 def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
     number, row = candidate
     return -row.priority, -1 if row.wake_at is None else row.wake_at, number
+
+
+def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, now: int) -> bool:
+    if row.workflow not in request.workflows:
+        return False
+    if row.owner is None:
+        return row.wake_at is not None and row.wake_at <= now
+    return request.take_over and not fetch(connection, "is_live", row.owner)

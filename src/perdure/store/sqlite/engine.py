@@ -16,6 +16,7 @@ from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
 from perdure.store.sqlite.batch import Tails, apply, fetch, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
+from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 from perdure.store.sqlite.settle import Settlement, has_happened
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.filter import Fact, RunFilter, StoreStats
     from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
@@ -311,6 +312,11 @@ class SqliteStore:
         with self._opened().reading() as connection:
             return listing.stats(connection, self._clock.now())
 
+    def facts(self) -> tuple[Fact, ...]:
+        """Return what this database really is."""
+        with self._opened().reading() as connection:
+            return facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+
     def change_count(self) -> int:
         """Return a number that changes when another process writes, and every time while the writer is busy."""
         session = self._opened()
@@ -328,8 +334,11 @@ def _check_options(options: StoreOptions) -> None:
         message = f"SQLite has no durability {options.durability!r}: it gives {' or '.join(SYNCHRONOUS)}"
         hint = "`memory` is for memory://, `quorum` needs a database server with replicas"
         raise UsageError(message, hint=hint)
-    version = tuple(int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
-    if version < OLDEST_SQLITE and not options.trust_sqlite:
+    if not (options.trust_sqlite or _is_fixed()):
         message = f"SQLite {apsw.sqlite_lib_version()} can damage a database that several connections write to"
         hint = "install apsw >= 3.51.3 as a wheel; or set trust_sqlite if your build carries the WAL-reset fix"
         raise UsageError(message, hint=hint)
+
+
+def _is_fixed() -> bool:
+    return tuple(int(part) for part in apsw.sqlite_lib_version().split(".")[:3]) >= OLDEST_SQLITE

@@ -10,7 +10,7 @@ import msgspec
 from perdure.errors import StoreCorrupt
 from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
 from perdure.model.filter import QueueStats, StoreStats
-from perdure.model.run import RunRow
+from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store.sqlite.batch import SQL, fetch
 
@@ -125,7 +125,8 @@ def stats(connection: apsw.Connection, now: int) -> StoreStats:
             due, oldest = due + count, min(oldest, first)
         if due:
             waiting.append(QueueStats(queue, workflow, due, oldest))
-    return StoreStats(runs, tuple(waiting), tuple((row[0], row[1], row[2]) for row in fetch(connection, "workers")))
+    workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
+    return StoreStats(runs, tuple(waiting), workers)
 
 
 def problems(connection: apsw.Connection) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.errors import UsageError
+from perdure.model.url import shown_url
 
 NETWORK = re.compile(
     r"^(nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|ocfs2|gfs2|orangefs|ncpfs|davfs"
@@ -29,16 +30,16 @@ def path_of(url: str) -> Path | None:
     """
     parts = urlsplit(url)
     if parts.netloc:
-        message = f"{url}: a file has no host; write sqlite:///relative.db or sqlite:////absolute.db"
+        message = f"{shown_url(url)}: a file has no host; write sqlite:///relative.db or sqlite:////absolute.db"
         raise UsageError(message)
     if parts.query or parts.fragment:
-        message = f"{url}: options after '?' or '#' mean nothing here"
+        message = f"{shown_url(url)}: options after '?' or '#' mean nothing here"
         raise UsageError(message)
     name = unquote(parts.path.removeprefix("/"))
     if name in {"", ":memory:"}:
         return None
     if "\0" in name or name.endswith("/"):
-        message = f"{url}: not a file name"
+        message = f"{shown_url(url)}: not a file name"
         raise UsageError(message)
     return Path(name)
 

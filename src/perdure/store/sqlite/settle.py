@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from perdure.model.event import Event
     from perdure.model.write import Write
 
 
@@ -152,7 +153,7 @@ class Settlement:
         if state is None:
             return Conflict(None)
         first, last = write.events[0], write.events[-1]
-        if last.seq <= state.tail and self._written_by(first.commit_id, write.run_id, first.seq, last.seq):
+        if last.seq <= state.tail and self._is_there(first, last):
             return COMMITTED
         if write.run_id in self._broken or first.seq != state.tail + 1:
             return Conflict(state.tail)
@@ -165,15 +166,14 @@ class Settlement:
             self._runs[write.run_id] = _State(change.after, change.epoch, last.seq)
         return None
 
-    def _written_by(self, commit_id: int, run_id: str, *seqs: int) -> bool:
-        return all(fetch(self._connection, "commit_at", run_id, seq) == [(commit_id,)] for seq in seqs)
+    def _is_there(self, *events: Event) -> bool:
+        """Whether these very events were stored before: by their own ids, which no other writer uses."""
+        return all(fetch(self._connection, "commit_at", one.run_id, one.seq) == [(one.commit_id,)] for one in events)
 
     def _create(self, write: Create) -> Outcome | None:
         row = run_row(self._connection, write.row.id) or tombstone(self._connection, write.row.id)
         if row is not None:
-            first, last = write.events[0], write.events[-1]
-            ours = self._written_by(first.commit_id, write.row.id, first.seq, last.seq)
-            return COMMITTED if ours else Existing(row)
+            return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
         self._runs[write.row.id] = _State(write.row.status, write.row.epoch, len(write.events))
         return None
 

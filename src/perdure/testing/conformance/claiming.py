@@ -9,7 +9,7 @@ import pytest
 from perdure.model.claim import TAIL_EVENTS, ClaimRequest
 from perdure.model.status import EventType
 from perdure.model.write import COMMITTED, Conflict
-from perdure.testing.author import Author, worker
+from perdure.testing.author import Author, claims_for, worker
 from perdure.testing.conformance.contract import SECOND, Contract, accept, claim, commit, enlist, row_of, running
 
 if TYPE_CHECKING:
@@ -167,6 +167,33 @@ class ClaimingContract(Contract):
         enlist(store, "w1", "w2")
         store.heartbeat("w1", 0)
         assert ids(claim(store, "w2", queues=("q1",), limit=3)) == ["b", "d", "e"]
+
+    def test_one_run_can_be_claimed_whatever_its_queue(self, store: Store) -> None:
+        now = store.now()
+        for run_id, queue in (("a", "q1"), ("b", "q2")):
+            accept(store, Author(run_id, now).create(queue=queue))
+        enlist(store, "w1")
+        request = ClaimRequest("w1", ("q1",), ("order",), 5, only="b")
+        assert ids(store.claim(request, claims_for("w1"))) == ["b"]
+        assert store.claim(request, claims_for("w1")) == []
+        assert row_of(store, "a").status == "pending"
+
+    def test_one_run_is_claimed_only_if_it_could_be_anyway(self, store: Store) -> None:
+        now = store.now()
+        accept(
+            store,
+            Author("later", now).create(wake_at=now + 3600 * SECOND),
+            Author("foreign", now).create(workflow="other"),
+        )
+        running(store, "owned", owner="w2")
+        accept(store, running(store, "done", owner="w2").completed())
+        enlist(store, "w1", "w2")
+        for run_id in ("later", "foreign", "owned", "done", "nothing"):
+            assert store.claim(ClaimRequest("w1", ("default",), ("order",), 5, only=run_id), claims_for("w1")) == []
+        store.heartbeat("w2", 0)
+        request = ClaimRequest("w1", ("default",), ("order",), 5, only="owned")
+        assert store.claim(request._replace(take_over=False), claims_for("w1")) == []
+        assert ids(store.claim(request, claims_for("w1"))) == ["owned"]
 
     def test_a_claim_shows_the_end_of_the_log_in_order(self, store: Store) -> None:
         author = running(store)

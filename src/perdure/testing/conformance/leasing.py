@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def state_of(store: Store, worker_id: str) -> str | None:
     """Return the state of a worker's row."""
-    return {name: state for name, state, _ in store.stats().workers}.get(worker_id)
+    return {worker.id: worker.state for worker in store.stats().workers}.get(worker_id)
 
 
 class LeasingContract(Contract):
@@ -25,9 +25,9 @@ class LeasingContract(Contract):
         enlist(store, "w1", lease_us=SECOND)
         before = store.now()
         assert store.heartbeat("w1", 60 * SECOND).alive
-        ((_, state, expires_at),) = store.stats().workers
-        assert state == "live"
-        assert before + 60 * SECOND <= expires_at <= store.now() + 60 * SECOND
+        (worker,) = store.stats().workers
+        assert worker.state == "live"
+        assert before + 60 * SECOND <= worker.expires_at <= store.now() + 60 * SECOND
 
     def test_a_heartbeat_of_an_unknown_worker_makes_no_row(self, store: Store) -> None:
         assert store.heartbeat("nobody", SECOND) == Heartbeat(alive=False, owned={})

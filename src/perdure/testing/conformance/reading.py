@@ -138,7 +138,13 @@ class ReadingContract(Contract):
             QueueStats("q1", "y", 1, now - SECOND),
             QueueStats("q2", "y", 1, now - 2 * SECOND),
         ]
-        assert [name for name, _, _ in stats.workers] == ["w1", "w2"]
+        assert [worker.id for worker in stats.workers] == ["w1", "w2"]
+
+    def test_facts_have_names_and_say_what_is_wrong_in_one_line(self, store: Store) -> None:
+        facts = store.facts()
+        assert facts
+        assert len({fact.name for fact in facts}) == len(facts)
+        assert not any("\n" in text for fact in facts for text in (fact.name, fact.value, fact.problem))
 
     def test_the_clock_does_not_go_back(self, store: Store) -> None:
         times = [store.now() for _ in range(2000)]

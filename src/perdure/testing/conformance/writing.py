@@ -161,6 +161,13 @@ class WritingContract(Contract):
         accept(store, first)
         assert len(store.load("run-1")) == 6
 
+    def test_an_append_whose_events_have_ids_of_their_own_is_recognised(self, store: Store) -> None:
+        append = running(store).step(events=3)
+        append = append._replace(events=tuple(one._replace(commit_id=1000 + one.seq) for one in append.events))
+        accept(store, append)
+        accept(store, append)
+        assert len(store.load("run-1")) == 5
+
     def test_one_append_twice_in_a_batch_is_stored_once(self, store: Store) -> None:
         author = running(store)
         append = author.step()

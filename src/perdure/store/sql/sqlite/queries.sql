@@ -297,7 +297,7 @@ select count(*), min(wake_at) from run
 where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
 
 -- workers: known workers
-select id, state, expires_at from worker order by id
+select * from worker order by id
 
 -- migrations: what was applied
 select number, name, checksum from schema_migration order by number

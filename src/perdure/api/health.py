@@ -1,0 +1,139 @@
+"""What an operator wants to know of a database: who works on it, what nobody works on, what is wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.api.reading import RunInfo, moment, to_info
+from perdure.model.filter import Fact, QueueStats, RunFilter, StoreStats
+from perdure.model.status import Status
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from perdure.model.run import RunRow, WorkerRow
+    from perdure.runtime.connection import Connection
+
+MOST_PARKED = 20
+MOST_SKEW_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker as the database knows it.
+
+    Attributes:
+        id: its incarnation, new with each start.
+        name: what it calls itself.
+        host: machine.
+        pid: process.
+        state: ``live``, ``dead`` (its lease has ended) or ``left``.
+        started_at: when it began.
+        heartbeat_at: when it was last heard of.
+        queues: queues it serves.
+        workflows: workflows it has the code of.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    state: str
+    started_at: datetime
+    heartbeat_at: datetime
+    queues: tuple[str, ...]
+    workflows: tuple[str, ...]
+
+    def serves(self, queue: str, workflow: str) -> bool:
+        """Whether it is alive and takes such runs."""
+        return self.state == "live" and queue in self.queues and workflow in self.workflows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unserved:
+    """Due runs that no live worker takes.
+
+    Attributes:
+        queue: their queue.
+        workflow: their workflow.
+        due: how many there are.
+        oldest_at: since when the oldest is due.
+        age_s: that in seconds.
+    """
+
+    queue: str
+    workflow: str
+    due: int
+    oldest_at: datetime
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The state of a database.
+
+    Attributes:
+        facts: settings really given, and what is wrong with them.
+        runs: state to number of runs.
+        workers: known workers.
+        unserved: due work nobody takes.
+        parked: the newest runs that wait for a person.
+    """
+
+    facts: tuple[Fact, ...]
+    runs: dict[str, int]
+    workers: tuple[WorkerInfo, ...]
+    unserved: tuple[Unserved, ...]
+    parked: tuple[RunInfo, ...]
+
+
+async def health(connection: Connection) -> Health:
+    """Return the state of a database. Only reads."""
+    stats: StoreStats = await connection.read(connection.store.stats)
+    facts: tuple[Fact, ...] = await connection.read(connection.store.facts)
+    query = RunFilter(statuses=(Status.PARKED,), limit=MOST_PARKED)
+    parked: list[RunRow] = await connection.read(connection.store.list, query)
+    now = connection.store.now()
+    workers = tuple(_worker(row, now) for row in stats.workers)
+    return Health(
+        facts=(*facts, _clock(now)), runs=stats.runs, workers=workers,
+        unserved=tuple(_unserved(one, now) for one in stats.waiting if not _served(workers, one)),
+        parked=tuple(map(to_info, parked)),
+    )  # fmt: skip
+
+
+async def is_served(connection: Connection, queue: str, workflow: str) -> bool:
+    """Whether a live worker takes runs of this workflow from this queue."""
+    stats: StoreStats = await connection.read(connection.store.stats)
+    now = connection.store.now()
+    return any(_worker(row, now).serves(queue, workflow) for row in stats.workers)
+
+
+def _served(workers: tuple[WorkerInfo, ...], work: QueueStats) -> bool:
+    return any(worker.serves(work.queue, work.workflow) for worker in workers)
+
+
+def _unserved(work: QueueStats, now: int) -> Unserved:
+    age = max(0, now - work.oldest_wake_at) / 1_000_000
+    return Unserved(
+        queue=work.queue, workflow=work.workflow, due=work.due, oldest_at=moment(work.oldest_wake_at), age_s=age
+    )
+
+
+def _worker(row: WorkerRow, now: int) -> WorkerInfo:
+    state = "dead" if row.state == "live" and row.expires_at <= now else row.state
+    return WorkerInfo(
+        id=row.id, name=row.name, host=row.host, pid=row.pid, state=state, started_at=moment(row.started_at),
+        heartbeat_at=moment(row.heartbeat_at), queues=tuple(msgspec.json.decode(row.queues)),
+        workflows=tuple(msgspec.json.decode(row.workflows)),
+    )  # fmt: skip
+
+
+def _clock(now: int) -> Fact:
+    skew = now / 1_000_000 - time.time()
+    problem = "the wall clock was set; times in the log follow the database's clock" if abs(skew) > MOST_SKEW_S else ""
+    return Fact("clock", f"{skew:+.3f} s from the wall clock", problem)

@@ -1,0 +1,25 @@
+"""The SQL of the schema, for people who apply it themselves."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from perdure.errors import UsageError
+from perdure.store.migrate import migrations, script
+
+
+def schema_script(url: str, *, after: int = 0) -> str:
+    """Return the SQL that brings a database of the URL's kind from migration ``after`` to this release.
+
+    Raises:
+        UsageError: no backend of this kind has migrations.
+    """
+    backend = urlsplit(url).scheme.partition("+")[0].lower()
+    try:
+        known = migrations(backend) if backend.isidentifier() else ()
+    except OSError:
+        known = ()
+    if not known:
+        message = f"there are no migrations for {backend or 'a URL without scheme'}"
+        raise UsageError(message, hint="expected sqlite:///file.db")
+    return script(backend, after=after)

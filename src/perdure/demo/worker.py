@@ -1,0 +1,27 @@
+"""A worker of the demonstration: the process that gets killed.
+
+Started as ``python -m perdure.demo.worker URL``; it ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from perdure.api.engine import Engine
+from perdure.demo.lifeline import until_parent_ends
+from perdure.demo.shop import fulfil
+
+LEASE = "1s"
+MAX_DEATHS = 50
+"""The demonstration kills far more often than a run that kills its own workers would be forgiven."""
+
+
+async def main(url: str) -> None:
+    """Execute orders until the parent process ends."""
+    async with Engine(url, [fulfil], concurrency=16, lease=LEASE, grace="2s", poll="200ms", max_deaths=MAX_DEATHS):
+        await until_parent_ends()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

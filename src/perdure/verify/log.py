@@ -1,0 +1,170 @@
+"""Rules about the log itself: its places, its chain, its times, its owners, its results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from msgspec.msgpack import encode as pack
+
+from perdure.verify.evidence import Case, Fact, Finding, Unreadable, detail_of, facts_in
+
+RESULTS = frozenset(
+    {"step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published"}
+)
+"""Events that answer an operation for good."""
+ATTEMPTS = frozenset({"step_attempt_failed", "step_intent", "step_heartbeat"})
+
+
+def sequence(case: Case) -> Iterator[Finding]:
+    """I5: places are 1, 2, 3, ... without a gap, and the first event starts the run."""
+    if not case.facts:
+        yield Finding("sequence", case.row.id, None, "the run has no log")
+        return
+    for place, fact in enumerate(case.facts, start=1):
+        if fact.seq != place:
+            yield Finding("sequence", case.row.id, place, f"the log has event {fact.seq} where {place} belongs")
+            return
+    if case.facts[0].type != "run_started":
+        yield Finding("sequence", case.row.id, 1, f"the log begins with {case.facts[0].type}")
+    for fact in case.facts[1:]:
+        if fact.type == "run_started":
+            yield Finding("sequence", case.row.id, fact.seq, "the run is started a second time")
+
+
+def chain(case: Case) -> Iterator[Finding]:
+    """I5: every event carries the digest over itself and all before it."""
+    link = bytes(16)
+    for fact in case.facts:
+        link = digest(link, case.row.id, fact)
+        if fact.chain != link:
+            yield Finding(
+                "chain", case.row.id, fact.seq, "contents or predecessor were changed after they were recorded"
+            )
+            return
+
+
+def digest(before: bytes, run_id: str, fact: Fact) -> bytes:
+    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the row as MessagePack."""
+    contents = (
+        run_id, fact.seq, fact.at, fact.epoch, fact.type, fact.op, fact.kind, fact.name, fact.attempt, fact.state,
+        fact.digest, fact.detail, fact.input, fact.payload,
+    )  # fmt: skip
+    return blake2b(before + pack(contents), digest_size=16).digest()
+
+
+def times(case: Case) -> Iterator[Finding]:
+    """I5: times never go back, and the run was created when it was started."""
+    last = None
+    for fact in case.facts:
+        if last is not None and fact.at < last:
+            yield Finding("time", case.row.id, fact.seq, f"recorded {last - fact.at} us before the event before it")
+        last = fact.at
+    if case.facts and case.row.created_at != case.facts[0].at:
+        yield Finding("time", case.row.id, None, "created at another time than its first event says")
+
+
+def epochs(case: Case) -> Iterator[Finding]:
+    """I4: ownership epochs grow by one with each claim and never go back; each belongs to one owner."""
+    epoch = 0
+    for fact in case.facts:
+        if fact.seq == 1 and fact.epoch in (0, 1):
+            continue  # a run that its creator executes is started and claimed in one write, by the epoch of that claim
+        taken = fact.type == "run_claimed" or (fact.type == "run_parked" and fact.epoch == epoch + 1)
+        right = epoch + 1 if taken else epoch
+        if fact.epoch != right:
+            yield Finding(
+                "epoch", case.row.id, fact.seq, f"{fact.type} by epoch {fact.epoch}, where epoch {right} is due"
+            )
+        epoch = max(fact.epoch, right)
+    if case.facts and case.facts[0].epoch == 1 and (len(case.facts) < 2 or case.facts[1].type != "run_claimed"):
+        yield Finding("epoch", case.row.id, 1, "started by an owner that did not claim it")
+
+
+def operations(case: Case) -> Iterator[Finding]:
+    """I3, I12: an operation has one kind and name, and at most one result that no operator took back."""
+    known: dict[str, tuple[str | None, str | None]] = {}
+    results: dict[str, int] = {}
+    for fact in case.facts:
+        op = fact.op
+        if (op is not None) != (fact.type in RESULTS or fact.type in ATTEMPTS):
+            yield Finding(
+                "operation", case.row.id, fact.seq, f"{fact.type} {'of no' if op is None else 'with an'} operation"
+            )
+        if fact.type == "run_reopened":
+            for other in _taken_back(fact, case.facts):
+                results.pop(other, None)
+        if op is None:
+            continue
+        if known.setdefault(op, (fact.kind, fact.name)) != (fact.kind, fact.name):
+            text = f"operation {op} is {fact.kind} {fact.name!r} here, {known[op]} before"
+            yield Finding("operation", case.row.id, fact.seq, text)
+        if fact.type in RESULTS:
+            if op in results:
+                yield Finding(
+                    "result", case.row.id, fact.seq, f"operation {op} has a result already, event {results[op]}"
+                )
+            results[op] = fact.seq
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What a log says about the attempts of one step."""
+
+    failed: int = 0
+    not_before: int = 0
+    intent: int = 0
+    done: bool = False
+
+
+def attempts(case: Case) -> Iterator[Finding]:
+    """I3, I6: attempts are counted without a gap; nothing is attempted after the result, nor before its time."""
+    steps: defaultdict[str, _Tries] = defaultdict(_Tries)
+    for fact in case.facts:
+        if fact.type == "run_reopened":
+            for op, count in _taken_back(fact, case.facts).items():
+                steps[op] = _Tries(failed=count)
+        if fact.op is None or fact.kind != "step":
+            continue
+        step = steps[fact.op]
+        text = _untimely(fact, step)
+        if text is not None:
+            yield Finding("attempt", case.row.id, fact.seq, f"{fact.type} of operation {fact.op}: {text}")
+        if fact.type == "step_intent":
+            step.intent = fact.attempt
+        elif fact.type == "step_attempt_failed":
+            step.failed, step.not_before = fact.attempt, int(detail_of(fact).get("next_at", 0))
+        elif fact.type in RESULTS:
+            step.done = True
+
+
+def _untimely(fact: Fact, step: _Tries) -> str | None:
+    if step.done:
+        return None if fact.type in RESULTS else "it has its result already"  # two results are another rule's
+    if fact.attempt != step.failed + 1:
+        return f"attempt {fact.attempt}, where {step.failed + 1} is due"
+    if fact.at < step.not_before and fact.type != "step_cancelled":
+        return f"{step.not_before - fact.at} us before the attempt was due"
+    if fact.type == "step_intent" and step.intent >= fact.attempt:
+        return f"a second intent for attempt {fact.attempt}"
+    return None
+
+
+def _taken_back(reopened: Fact, facts: list[Fact]) -> dict[str, int]:
+    """Return the operations an operator's retry lets start over, and how many attempts of each still count."""
+    detail = detail_of(reopened)
+    cause = next((fact for fact in facts if fact.seq == detail.get("cause_seq")), None)
+    if cause is None or cause.op is None:
+        return {}
+    return {**dict.fromkeys(detail.get("followed_by") or (), 0), cause.op: cause.attempt}
+
+
+def readable(case: Case) -> Iterator[Finding]:
+    """Every detail is a JSON object."""
+    for fact in case.facts:
+        try:
+            facts_in(fact.detail)
+        except Unreadable as error:
+            yield Finding("detail", case.row.id, fact.seq, f"the detail cannot be read: {error}")

@@ -1,0 +1,87 @@
+"""What the cases share: a database, the outside ledger, engines here and worker processes elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import apsw
+import pytest
+
+import perdure
+from tests.cases import flows
+from tests.cases.ledger import PLACE, Ledger
+from tests.process import Child, Spawner
+
+ROOT = Path(__file__).parents[2]
+FLOWS = "tests.cases.flows"
+
+
+class World:
+    """One database with what works on it."""
+
+    def __init__(self, folder: Path, spawn: Spawner) -> None:
+        self.folder = folder
+        self.file = folder / "case.db"
+        self.url = f"sqlite:///{self.file}"
+        self.ledger = Ledger(folder / "ledger")
+        self._spawn = spawn
+
+    def engine(self, workflows: Sequence[Any] | ModuleType = flows, **options: Any) -> perdure.Engine:
+        """Give an engine on this database, in this process, with a short lease and not yet open."""
+        given = [workflows] if isinstance(workflows, ModuleType) else workflows
+        chosen = {"lease": "1s", "grace": "0.2s", "poll": "0.2s", **options}
+        return perdure.Engine(self.url, given, **chosen)
+
+    def client(self, workflows: Sequence[Any] | ModuleType = flows, **options: Any) -> perdure.Engine:
+        """Give an engine that starts and reads runs and executes none."""
+        return self.engine(workflows, worker=False, **options)
+
+    def worker(
+        self, name: str = "W1", *, fault: str = "", barrier: str = "", start: Sequence[Any] = (), client: bool = False,
+        modules: Sequence[str] = (FLOWS,), env: Mapping[str, str] | None = None, wait: bool = True, **options: Any,
+    ) -> Child:  # fmt: skip
+        """Start a worker process and wait until it is ready."""
+        chosen = {"lease": "1s", "grace": "5s", "poll": "0.2s", **options}
+        if client:
+            chosen["worker"] = False
+        request = {
+            "url": self.url, "name": name, "workflows": list(modules), "options": chosen, "fault": fault,
+            "barrier": barrier, "start": list(start), "client": client,
+        }  # fmt: skip
+        path = os.pathsep.join(map(str, (ROOT, Path(perdure.__file__).parents[1], self.folder)))
+        around = {PLACE: str(self.ledger.path), "PYTHONPATH": path, **(env or {})}
+        child = self._spawn(sys.executable, "-m", "tests.cases.worker", json.dumps(request), env=around)
+        if wait:
+            child.expect("READY")
+        return child
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Read the tables directly."""
+        with closing(apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(5000)
+            return connection.execute(query, values).fetchall()
+
+    def write(self, statement: str, *values: Any) -> None:
+        """Write to the tables directly, as an attacker or an accident would."""
+        with closing(apsw.Connection(str(self.file))) as connection:
+            connection.set_busy_timeout(5000)
+            connection.execute(statement, values)
+
+    def types(self, run_id: str) -> list[str]:
+        """Give the types of a run's events."""
+        return [kind for (kind,) in self.rows("select type from event where run_id = ? order by seq", run_id)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Give a world of its own to a case."""
+    made = World(tmp_path, spawn)
+    monkeypatch.setenv(PLACE, str(made.ledger.path))
+    return made

@@ -1,0 +1,68 @@
+"""A run whose records the database refuses ends or is given up; it never keeps the engine busy for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.model.write import Append, Failed
+
+
+@perdure.step
+async def nothing() -> int:
+    return 1
+
+
+@perdure.workflow
+async def short() -> int:
+    return await nothing()
+
+
+@perdure.workflow
+async def badly_named(name: str) -> None:
+    await perdure.checkpoint(name)
+
+
+@perdure.workflow
+async def raises(text: str) -> None:
+    raise ValueError(text)
+
+
+async def test_a_run_of_which_nothing_can_be_recorded_is_given_up(
+    tmp_db: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with perdure.Engine(tmp_db, [short], grace=0) as engine:
+        store: Any = engine._store
+        commit = store.commit
+
+        def refusing(batch: Sequence[Any], *, block: bool = True) -> Any:
+            if any(type(write) is Append and write.run_id == "bad" for write in batch):
+                return [Failed(ValueError("no")) if write.run_id == "bad" else None for write in batch]
+            return commit(batch, block=block)
+
+        store.commit = refusing
+        await engine.start(short, id="bad")
+        async with asyncio.timeout(5):
+            while "nothing can be recorded" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert await engine.run(short) == 1
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "n" * 256])
+async def test_a_milestone_with_a_name_that_cannot_be_stored_is_refused(tmp_db: str, name: str) -> None:
+    async with perdure.Engine(tmp_db, [badly_named], grace=0) as engine:
+        with pytest.raises(perdure.RunFailed, match="the name of a checkpoint must be"):
+            await (await engine.start(badly_named, name)).result(timeout=5)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "🐟"])
+async def test_a_failure_is_recorded_whatever_its_text(tmp_db: str, text: str) -> None:
+    async with perdure.Engine(tmp_db, [raises], grace=0) as engine:
+        run = await engine.start(raises, text)
+        with pytest.raises(perdure.RunFailed):
+            await run.result(timeout=5)
+        assert (await run.info()).detail in (f"ValueError: {text}", "ValueError: a\\x00b", "ValueError: \\ud800")
