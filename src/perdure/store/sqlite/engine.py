@@ -143,6 +143,7 @@ class SqliteStore:
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
+            return birth.identity(file) == identity
         except apsw.Error as error:
             if birth.identity(file) != identity:
                 return False
@@ -153,7 +154,6 @@ class SqliteStore:
                 message = f"{self._path}: read-only"
                 raise UsageError(message) from error
             raise
-        return True
 
     def _join_reading(self, session: Session) -> None:
         if not schema.is_current(session.reader):

@@ -27,7 +27,11 @@ def facts(connection: apsw.Connection, path: Path, *, fixed: bool) -> tuple[Fact
     given = _SYNCHRONOUS.get(int(str(connection.pragma("synchronous"))), "?")
     return (
         Fact("sqlite", version, "" if fixed else "lacks the fix of the WAL-reset fault: install apsw >= 3.51.3"),
-        Fact("journal mode", mode, "" if mode == "wal" else "not wal: kill -9 and power cuts are not survived as promised"),
+        Fact(
+            "journal mode",
+            mode,
+            "" if mode == "wal" else "not wal: kill -9 and power cuts are not survived as promised",
+        ),
         Fact("synchronous", given, "" if given in ("full", "extra") else "durability is 'process', not 'host'"),
         _schema(connection),
         *_file(path),
@@ -52,6 +56,10 @@ def _file(path: Path) -> tuple[Fact, ...]:
     return (
         Fact("file", f"{real} ({status.st_size:,} bytes, log {log_bytes:,})"),
         Fact("rights", f"{mode:04o}", f"others can read or write it: chmod 600 {real}" if mode & 0o077 else ""),
-        Fact("file system", kind or "?", "a network file system: SQLite cannot lock there" if place.NETWORK.match(kind) else ""),
+        Fact(
+            "file system",
+            kind or "?",
+            "a network file system: SQLite cannot lock there" if place.NETWORK.match(kind) else "",
+        ),
         Fact("free space", f"{free:,} bytes", "the disk is nearly full" if free < _LITTLE_BYTES else ""),
     )
