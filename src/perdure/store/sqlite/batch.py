@@ -26,14 +26,22 @@ if TYPE_CHECKING:
     from perdure.model.write import Change
 
 SQL = queries("sqlite")
-_ROWS = 50
-"""Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
-# Statements for n rows each.
-_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([SQL['event_row']] * n)}" for n in range(_ROWS + 1)]
-_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([SQL['run_row']] * n)}" for n in range(_ROWS + 1)]
-_COUNT_EVENT = [f"{SQL['count_event']} (values {', '.join([SQL['event_place']] * n)})" for n in range(_ROWS + 1)]
-_CHANGE = SQL["change_run"]
+_SIZES = (64, 32, 16, 8, 4, 2, 1)
+"""Rows per statement: few statements, because each gives the GIL up once and a busy event loop is slow to give it back;
+and few sizes, so that all of them stay prepared."""
+
+
+def _statements(head: str, row: str, tail: str = "") -> dict[int, str]:
+    return {n: f"{SQL[head]} {', '.join([SQL[row]] * n)}{tail}" for n in _SIZES}
+
+
+_INSERT_EVENT = _statements("insert_event", "event_row")
+_INSERT_RUN = _statements("insert_run", "run_row")
+_COUNT_EVENT = _statements("count_event", "event_place", ")")
+_CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
 _MOST_TAILS = 100_000
+_RUN_ID = 9
+"""Place of the run id in the values of a change."""
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
@@ -96,7 +104,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             tails[write.row.id] = len(write.events)
     if creates:
         _create(connection, creates, batch)
-    _insert(connection, _INSERT_EVENT, events)
+    _execute(connection, _INSERT_EVENT, events)
     _check_gap(connection, unsure)
     if changes:
         _apply_changes(connection, changes)
@@ -108,18 +116,19 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
 
 def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
     before = connection.total_changes()
-    connection.executemany(_CHANGE, changes)
+    if len({change[_RUN_ID] for change in changes}) == len(changes):
+        _execute(connection, _CHANGE_RUN, changes)
+    else:
+        for change in changes:
+            connection.execute(_CHANGE_RUN[1], change)
     if connection.total_changes() - before != len(changes):
         raise Doubt
 
 
 def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
     """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
-    for start in range(0, len(unsure), _ROWS):
-        part = unsure[start : start + _ROWS]
-        found = connection.execute(_COUNT_EVENT[len(part)], tuple(chain.from_iterable(part))).get
-        if found != len(part):
-            raise Doubt
+    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, unsure)) != len(unsure):
+        raise Doubt
 
 
 def _change(run_id: str, change: Change, now: int) -> _Values:
@@ -134,7 +143,7 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     stale = [create.row.id for create in creates if not create.fresh]
     if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
-    _insert(connection, _INSERT_RUN, [create.row for create in creates])
+    _execute(connection, _INSERT_RUN, [create.row for create in creates])
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)
@@ -150,16 +159,18 @@ def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
             raise Doubt
 
 
-def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[_Values]) -> None:
-    total = len(rows)
+def _execute(connection: apsw.Connection, statements: dict[int, str], rows: Sequence[_Values]) -> list[Any]:
+    """Run a statement over any number of rows and return all results."""
+    total, start = len(rows), 0
     if total == 1:
-        connection.execute(statements[1], rows[0])
-        return
-    whole = total - total % _ROWS
-    for start in range(0, whole, _ROWS):
-        connection.execute(statements[_ROWS], tuple(chain.from_iterable(rows[start : start + _ROWS])))
-    if whole < total:
-        connection.execute(statements[total - whole], tuple(chain.from_iterable(rows[whole:])))
+        return connection.execute(statements[1], rows[0]).fetchall()
+    results: list[Any] = []
+    for size in _SIZES:
+        while total - start >= size:
+            part = rows[start : start + size]
+            results += connection.execute(statements[size], tuple(chain.from_iterable(part))).fetchall()
+            start += size
+    return results
 
 
 def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:

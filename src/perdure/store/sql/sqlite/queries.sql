@@ -4,7 +4,7 @@
 insert into event_log values
 
 -- count_event: how many of these places are taken; the places' placeholders follow
-select count(*) from event_log where (run_no, seq) in
+select count(*) from event_log where (run_no, seq) in (values
 
 -- event_row: one row of insert_event
 ((select no from run where id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -25,15 +25,23 @@ insert into run (
 insert into tag (key, value, run_id) values (?, ?, ?)
 
 -- change_run: compare-and-set on state and epoch; a message that came in meanwhile makes an unowned run due
+with change (status, epoch, owner, wakes, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before) as (values
+
+-- change_row: one row of change_run
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- change_end: what follows the rows of change_run; no run may be in them twice
+)
 update run
 set
-    status = ?1,
-    epoch = ?2,
-    owner = ?3,
-    wake_at = case when ?4 and inbox_n > ?5 then min(coalesce(?6, ?7), ?7) else ?6 end,
-    detail = ?8,
-    updated_at = ?9
-where id = ?10 and status = ?11 and epoch = ?12
+    status = c.status,
+    epoch = c.epoch,
+    owner = c.owner,
+    wake_at = case when c.wakes and inbox_n > c.inbox_seen then min(coalesce(c.wake_at, c.now), c.now) else c.wake_at end,
+    detail = c.detail,
+    updated_at = c.at
+from change as c
+where run.id = c.run_id and run.status = c.before and run.epoch = c.epoch_before
 
 -- take_message: consume one message
 delete from inbox where run_id = ? and n = ?
