@@ -50,8 +50,8 @@ coverage: install-dev ## run the suite and show the lines it missed
 nightly: install-dev ## run the long campaigns
 	@$(PYTEST) -p no:xdist -m nightly --timeout 3600 --hypothesis-profile nightly -s
 
-bench: install-dev ## measure speed
-	@$(PYTEST) -p no:xdist -p no:randomly -m bench --timeout 3600 -s
+bench: install ## measure speed
+	@$(BIN)/perdure bench
 
 clean: ## remove the environment and everything generated
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov build dist

@@ -223,7 +223,7 @@ class RunParked(RunError):
     """The run cannot go on without a person or new code; it is kept, not lost."""
 
     code = "run_parked"
-    default_hint = "remove the reason, then `perdure resume` it"
+    default_hint = "remove the reason, then `perdure retry` it"
 
     def __init__(self, run_id: str, *, reason: str = "", hint: str | None = None) -> None:
         super().__init__(run_id, _ended(run_id, "is parked", reason), hint=hint)

@@ -170,7 +170,7 @@ async def test_case_CON_22_killed(world: World) -> None:
 async def test_case_CON_23(world: World, times: int) -> None:
     """A cancelled start call creates a nameless run.
 
-    (The part that exists: `start` itself; children come later.) The call is cancelled 0 to 5 ms after it was made:
+    (The part that exists: `start`; children come later.) Cancelled 0 to 5 ms after it was called:
     there is exactly one run with the asked id, or none, and the engine works on. Source: dbos-inc/dbos-transact-py PR#732.
     """
     async with world.engine() as engine:

@@ -200,7 +200,7 @@ async def test_case_REC_22(world: World) -> None:
     Source: PrefectHQ/prefect#16746, oqtopus-team/qdash#1351.
     """
     async with world.client() as client:
-        run = await client.start(flows.long_async, 0.5, id="r1")
+        run = await client.start(flows.long_async, 2.0, id="r1")
     killed = [world.worker(name, concurrency=1) for name in ("W1", "W2")]
     await world.ledger.until("wait_async")
     for child in killed:

@@ -137,7 +137,8 @@ HOSTILE: dict[str, tuple[Callable[[], Exception], str, str]] = {
 
 @step
 async def raise_hostile(which: str) -> None:
-    raise HOSTILE[which][0]()
+    error = HOSTILE[which][0]()
+    raise error
 
 
 @workflow
@@ -207,7 +208,7 @@ UNSTORABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "lock": (threading.Lock, "lock"),
     "generator": (lambda: (n for n in range(3)), "generator"),
     "coroutine": (coroutine, "coroutine"),
-    "file": (lambda: open("/dev/null"), "TextIOWrapper"),
+    "file": (Path("/dev/null").open, "TextIOWrapper"),
     "lambda": (lambda: lambda: 1, "function"),
     "local": (local_instance, "Local"),
 }
@@ -354,10 +355,10 @@ async def test_case_SER_13(engine: perdure.Engine, world: World, size: int) -> N
     with pytest.raises(RunFailed, match="xxx"):
         await failed.result(timeout=15)
     async with perdure.Engine("sqlite://", [length, makes_big, echo], max_bytes=500_000) as limited:
-        with pytest.raises(CodecError, match="500,?000"):
+        with pytest.raises(CodecError, match=r"500,?000"):
             await limited.start(length, "x" * size)
         run = await limited.start(makes_big, size)
-        with pytest.raises(RunFailed, match="500,?000"):
+        with pytest.raises(RunFailed, match=r"500,?000"):
             await run.result(timeout=15)
         assert world.ledger.count("big") == 1
         assert await limited.run(echo, 1) == [1, 1]

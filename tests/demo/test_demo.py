@@ -84,7 +84,7 @@ def test_an_interrupt_leaves_no_process_and_no_folder_behind(
         assert not list(temporary.iterdir())
 
 
-@pytest.mark.parametrize("options", [["--orders", "401"], ["--orders", "0"], ["--orders", "x"], ["--dir", "used"]])
+@pytest.mark.parametrize("options", [["--orders", "401"], ["--orders", "19"], ["--orders", "x"], ["--dir", "used"]])
 def test_what_cannot_be_shown_is_refused_in_one_line(spawn: Spawner, tmp_path: Path, options: list[str]) -> None:
     used = tmp_path / "used"
     used.mkdir()
@@ -199,9 +199,10 @@ def test_callbacks_come_twice_and_out_of_order() -> None:
     assert [callback for callback in sent if callback in orders][:100] != orders
 
 
-def test_more_orders_than_there_are_is_an_error() -> None:
-    with pytest.raises(InvalidValue, match="1 to 400"):
-        load(401)
+@pytest.mark.parametrize("count", [401, 19, 0, -1])
+def test_a_number_of_orders_that_cannot_be_shown_is_an_error(count: int) -> None:
+    with pytest.raises(InvalidValue, match="20 to 400"):
+        load(count)
 
 
 # ------------------------------------------------------------------------------------------------------- the screen
@@ -225,4 +226,4 @@ def test_a_terminal_gets_a_bar_and_anything_else_plain_lines() -> None:
     assert "\x1b" not in plain.getvalue()
     assert "\r" not in plain.getvalue()
     assert len(plain.getvalue().splitlines()) == 12
-    assert "kill -9: worker 1" in plain.getvalue()
+    assert "kill -9 number 1: a worker with 7" in plain.getvalue()

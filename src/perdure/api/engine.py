@@ -53,7 +53,8 @@ class Engine:
         grace: how long steps in flight may go on when the engine closes.
         durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
-            ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, and ``name`` of the worker. For a client also
+            ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
+            the id of the one run it takes. For a client also
             ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
 
     Raises:
@@ -67,12 +68,12 @@ class Engine:
     ) -> None:  # fmt: skip
         self.url = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
         self._name: str | None = options.pop("name", None)
+        self._only: str | None = options.pop("only", None)
         codecs = options.pop("codecs", ("json",))
         access = {name: options.pop(name) for name in ("read_only", "create", "migrate") if name in options}
         self._settings: Settings = build_settings(
             queues=queues, concurrency=concurrency, lease=lease, grace=grace, **options
         )
-        self._only: str | None = options.pop("only", None)
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
@@ -132,6 +133,11 @@ class Engine:
                 return f"the store failed: {type(crash).__name__}: {crash}"
             if self._worker is not None and (reason := self._worker.failure) is not None:
                 return reason
+
+    @property
+    def worker_name(self) -> str | None:
+        """Name of the worker, as people see it; None for a client."""
+        return None if self._worker is None else self._worker.name
 
     @property
     def connection(self) -> Connection:

@@ -185,7 +185,26 @@ def _show(data: bytes | None, codec: Codec) -> Any:
     try:
         return codec.decode(data)
     except CodecError as error:
-        return f"<{error}>"
+        return _raw(data, f"<{error}>")
+
+
+def _raw(data: bytes, otherwise: str) -> Any:
+    """Return stored JSON as it stands: its classes are those of the user's code, which need not be here."""
+    try:
+        return _bare(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeError):
+        return otherwise
+
+
+def _bare(node: Any) -> Any:
+    """Return stored JSON without the marks that say which class a value is of."""
+    if isinstance(node, list):
+        return [_bare(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$" in node and "v" in node:
+        return _bare(node["v"])
+    return {name: _bare(item) for name, item in node.items()}
 
 
 def _show_error(data: bytes | None, codec: Codec) -> str | None:

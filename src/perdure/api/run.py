@@ -45,7 +45,9 @@ class Run(Generic[R]):
             RunNotFound: there is no such run, or its history was purged.
             TimeoutError: ``timeout`` is over; the run goes on.
         """
-        limit = None if timeout is None else microseconds(timeout, "timeout") / 1_000_000
+        if timeout is None:
+            return await self._engine.await_result(self.id)  # type: ignore[no-any-return]
+        limit = microseconds(timeout, "timeout") / 1_000_000
         try:
             async with asyncio.timeout(limit):
                 return await self._engine.await_result(self.id)  # type: ignore[no-any-return]

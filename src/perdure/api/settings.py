@@ -12,8 +12,8 @@ from perdure.runtime.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DURATIONS = {"poll": "poll_us", "hint": "hint_us", "evict_after": "evict_after_us", "ahead": "ahead_us"}
-_COUNTS = {"threads", "max_deaths", "ahead_results"}
+DURATIONS = {"poll": "poll_us", "hint": "hint_us", "evict_after": "evict_after_us", "ahead": "ahead_us"}
+COUNTS = {"threads", "max_deaths", "ahead_results"}
 _DAY_US = 86_400_000_000
 
 
@@ -35,14 +35,14 @@ def build_settings(
         "grace_us": _span("grace", grace, 0, _DAY_US),
     }
     for name, value in options.items():
-        if name in _DURATIONS:
-            values[_DURATIONS[name]] = _span(name, value, 1_000, _DAY_US)
-        elif name in _COUNTS:
+        if name in DURATIONS:
+            values[DURATIONS[name]] = _span(name, value, 1_000, _DAY_US)
+        elif name in COUNTS:
             values[name] = _count(name, value)
         elif name == "max_bytes":
             values[name] = None if value is None else _count(name, value)
         else:
-            known = ", ".join(sorted({*_DURATIONS, *_COUNTS, "max_bytes", "name", "codecs"}))
+            known = ", ".join(sorted({*DURATIONS, *COUNTS, "max_bytes", "name", "codecs"}))
             message = f"there is no setting {name!r}; there are {known}"
             raise UsageError(message)
     if not values["queues"]:

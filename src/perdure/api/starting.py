@@ -33,6 +33,11 @@ _PENDING = f">{Status.PENDING}"
 _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
 
 
+def new_id() -> str:
+    """Return a new run id; later ones sort after earlier ones."""
+    return uuid7()
+
+
 def encode_input(
     name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...], kwargs: dict[str, Any], codec: Codec
 ) -> bytes:

@@ -1,14 +1,7 @@
 """The entry point: finds the commands, and turns what they raise into one line and an exit code.
 
 To add a command, add ``cli/commands/<name>.py`` with a `click.Command` called ``command``; nothing else knows of it.
-
-====  ==============================================================================
-0     success
-1     the run failed, was cancelled or timed out; or something was found (``verify``)
-2     wrong usage, or an environment that cannot be used; an unknown run id too
-3     the run is parked
-130   interrupted
-====  ==============================================================================
+The exit codes are those of `perdure.cli.telling`.
 """
 
 from __future__ import annotations
@@ -23,15 +16,12 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from perdure.cli import commands
-from perdure.cli.output import escape
-from perdure.errors import PerdureError, RunCancelled, RunFailed, RunParked, RunTerminated, RunTimedOut
+from perdure.cli import commands, serving
+from perdure.cli.telling import FAILED, INTERRUPTED, USAGE, Crashed, exit_code, say, say_lines
+from perdure.errors import PerdureError, RunFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-FAILED, USAGE, PARKED, INTERRUPTED = 1, 2, 3, 130
-_ENDED = (RunFailed, RunCancelled, RunTimedOut, RunTerminated)
 
 
 class CommandFolder(click.Group):
@@ -72,14 +62,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     code = run(argv)
     with suppress(OSError):
         sys.stdout.flush()
+    if serving.must_leave():
+        serving.leave(code)
     sys.exit(code)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every error is told here."""
     try:
-        code = perdure.main(args=None if argv is None else list(argv), prog_name="perdure", standalone_mode=False)
-        return code if isinstance(code, int) else 0
+        return _invoke(list(sys.argv[1:] if argv is None else argv))
     except click.exceptions.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -89,8 +80,13 @@ def run(argv: Sequence[str] | None = None) -> int:
         say(f"error: {_usage(error)}")
         return USAGE
     except PerdureError as error:
+        if isinstance(error, RunFailed):
+            say_lines(error.traceback_text)
         say(f"error: {error}")
         return exit_code(error)
+    except Crashed as error:
+        say(f"error: {error}")
+        return FAILED
     except BrokenPipeError:
         # Whoever read our output has seen enough. What is still buffered must not raise at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,22 +95,18 @@ def run(argv: Sequence[str] | None = None) -> int:
         say(f"error: {error}")
         return USAGE
     except Exception:  # noqa: BLE001 - the last place: a defect of ours, told in full
-        say(f"error: this is a defect of perdure, please report it\n{traceback.format_exc()}", lines=True)
+        say_lines(traceback.format_exc())
+        say("error: this is a defect of perdure, please report it")
         return FAILED
 
 
-def exit_code(error: PerdureError) -> int:
-    """Return the exit code that an error stands for."""
-    if isinstance(error, RunParked):
-        return PARKED
-    return FAILED if isinstance(error, _ENDED) else USAGE
-
-
-def say(text: str, *, lines: bool = False) -> None:
-    """Write one line to standard error; with ``lines``, the text as it is, line by line."""
-    shown = "\n".join(map(escape, text.splitlines())) if lines else escape(text)
-    with suppress(OSError):
-        click.echo(shown, err=True)
+def _invoke(argv: list[str]) -> int:
+    if "_PERDURE_COMPLETE" in os.environ:  # a shell asks for completions; click has its own way out for that
+        perdure.main(argv, prog_name="perdure")
+    # Not `main`: it would turn an output that nobody reads into exit code 1.
+    with perdure.make_context("perdure", argv) as context:
+        code = perdure.invoke(context)
+    return code if isinstance(code, int) else 0
 
 
 def _usage(error: click.ClickException) -> str:

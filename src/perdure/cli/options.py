@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perdure.cli.logs import LEVELS
 from perdure.errors import InvalidValue
 from perdure.model.duration import microseconds
 
@@ -89,3 +90,15 @@ def acting(command: F) -> F:
     """Add ``--actor`` and ``--reason``."""
     command = click.option("--reason", help="Why; kept in the log.")(command)
     return click.option("--actor", help="Who acts; kept in the log. The system user by default.")(command)
+
+
+def tags(command: F) -> F:
+    """Add ``--tag``."""
+    return click.option("--tag", multiple=True, type=PAIR, help="Tag to list runs by; may be repeated.")(command)
+
+
+def log_level(default: str) -> Callable[[F], F]:
+    """Return what adds ``--log-level``."""
+    return click.option(
+        "--log-level", type=click.Choice(LEVELS), default=default, show_default=True, help="Log on standard error."
+    )

@@ -117,9 +117,17 @@ def cell(value: Any) -> str:
         return value
     if isinstance(value, datetime):
         return when(value)
-    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
-        return " ".join(f"{key}={item}" for key, item in value.items())
     return as_json(value)
+
+
+def pairs(tags: dict[str, str]) -> str:
+    """Return tags as they are typed."""
+    return " ".join(f"{key}={value}" for key, value in tags.items())
+
+
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text that is too long for a column."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def when(at: datetime) -> str:

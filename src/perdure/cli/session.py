@@ -20,7 +20,30 @@ def read(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
 
 def act(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` on an existing database: nothing is created or migrated."""
-    return _with(Engine(url, worker=False, create=False), work)
+    return _with(Engine(url, worker=False, create=False, migrate=False), work)
+
+
+def build(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    """Run ``work`` on a database that is made or migrated if need be."""
+    return _with(Engine(url, worker=False), work)
+
+
+def rehearse(given: tuple[Any, tuple[Any, ...], dict[str, Any]], call: dict[str, Any], code: list[Any]) -> None:
+    """Start the run in memory: whatever is wrong with it is found before a database is touched, or even made.
+
+    Args:
+        given: workflow, positional and named arguments.
+        call: options of the start.
+        code: what the engine is given as workflows.
+
+    Raises:
+        PerdureError: as the start itself would.
+    """
+
+    async def work(engine: Engine) -> None:
+        await engine.start_call(*given, **call)
+
+    _with(Engine("sqlite://", code, worker=False), work)
 
 
 def _with(engine: Engine, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:

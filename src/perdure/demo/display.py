@@ -23,7 +23,7 @@ class Stage:
     def __call__(self, scene: Scene) -> None:
         """Show how far it is."""
         if scene.killed:
-            self._line(f"kill -9: worker {scene.kills} of this demonstration, {scene.killed} requests under way")
+            self._line(f"kill -9 number {scene.kills}: a worker with {scene.killed} requests under way")
         tenth = scene.done * 10 // scene.orders
         if self._terminal:
             filled = scene.done * WIDTH // scene.orders

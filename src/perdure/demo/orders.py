@@ -13,6 +13,10 @@ ALTERED_EVERY = 20
 """One payment in so many is also reported with another amount, as a forged or damaged callback would be."""
 
 
+LEAST = 20
+"""Fewer would be done before a worker can be killed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """One paid order, as the payment provider reports it."""
@@ -29,7 +33,7 @@ def load(count: int) -> list[Order]:
     """Return the first ``count`` orders of the CSV that comes with the package.
 
     Raises:
-        InvalidValue: there are not so many.
+        InvalidValue: there are not so many, or it is too few to kill a worker among them.
     """
     text = files(__package__).joinpath("orders.csv").read_text("utf-8")
     orders = [
@@ -39,8 +43,8 @@ def load(count: int) -> list[Order]:
         )
         for row in csv.DictReader(text.splitlines())
     ]  # fmt: skip
-    if not 1 <= count <= len(orders):
-        message = f"the demonstration has 1 to {len(orders)} orders, not {count}"
+    if not LEAST <= count <= len(orders):
+        message = f"the demonstration has {LEAST} to {len(orders)} orders, not {count}"
         raise InvalidValue(message)
     return orders[:count]
 

@@ -86,6 +86,10 @@ class StepDefinition(Definition):
         super().__init__(function, name)
         self.named = name is not None
         self.policy = policy
+        # Asked for at every call of the step.
+        self.unrecorded = policy.durability == "none"
+        self.store_input = policy.store_input
+        self.at_most_once = policy.mode == "at_most_once"
 
 
 class WorkflowDefinition(Definition):

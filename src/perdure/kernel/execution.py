@@ -417,12 +417,11 @@ class Execution:
 
 
 def _in_loop(loop: RunLoop, close: Callable[[], object]) -> None:
-    outer = events._get_running_loop()  # noqa: SLF001 - as in `RunLoop.drain`
-    events._set_running_loop(loop)  # noqa: SLF001
+    events._set_running_loop(loop)  # noqa: SLF001 - as in `RunLoop.drain`
     try:
         close()
     finally:
-        events._set_running_loop(outer)  # noqa: SLF001
+        events._set_running_loop(loop.outer)  # noqa: SLF001
 
 
 def _closer(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:

@@ -110,6 +110,8 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, execution: Execution, run_id: str) -> None:
         self.execution: Any = execution
+        self.outer = events._get_running_loop()  # noqa: SLF001 - asked once: it costs a system call
+        """The loop from whose callbacks this one is made and drained; None for a thread without one."""
         self.salt = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
@@ -213,9 +215,9 @@ class RunLoop(asyncio.AbstractEventLoop):
         ready = self.ready
         if not ready:
             return
-        outer = events._get_running_loop()  # noqa: SLF001 - the documented hook for loop implementations
+        outer = self.outer
         hooks = sys.get_asyncgen_hooks()
-        events._set_running_loop(self)  # noqa: SLF001
+        events._set_running_loop(self)  # noqa: SLF001 - the documented hook for loop implementations
         sys.set_asyncgen_hooks(firstiter=self._first_iteration, finalizer=self._finalizer)
         budget = MAX_CALLBACKS
         try:

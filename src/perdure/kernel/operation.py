@@ -58,19 +58,16 @@ class OperationFuture(RunFuture):
 class Operation:
     """A request of the body, until its record is delivered."""
 
-    __slots__ = ("digest", "future", "id", "name", "run")
+    __slots__ = ("digest", "future", "id", "name", "run", "unrecorded")
     kind: ClassVar[str]
-
-    @property
-    def unrecorded(self) -> bool:
-        """Whether its answer is never recorded, so that it runs on replay too."""
-        return False
 
     def __init__(self, run: Execution, op_id: str, name: str, digest: int | None = None) -> None:
         self.run = run
         self.id = op_id
         self.name = name
         self.digest = digest
+        self.unrecorded = False
+        """Whether its answer is never recorded, so that it runs on replay too."""
         self.future: Any = None
 
     def start(self, port: Port) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from perdure.model.run import WorkerRow
@@ -44,7 +45,8 @@ class StoreStats(NamedTuple):
     """Known workers, by id."""
 
 
-class Fact(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fact:
     """Something about a database, as ``doctor`` shows it."""
 
     name: str

@@ -10,8 +10,15 @@ def shown_url(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return url.partition("?")[0] if "@" not in url else "***"
-    rest, query, _ = rest.partition("?")
+        return "***" if "@" in url else _cut(url)[0]
+    rest, options = _cut(rest)
     if not rest.startswith("/") and "@" in rest:
         rest = "***@" + rest.rpartition("@")[2]
-    return f"{scheme}{separator}{rest}{'?***' if query else ''}"
+    return f"{scheme}{separator}{rest}{options}"
+
+
+def _cut(rest: str) -> tuple[str, str]:
+    for place, character in enumerate(rest):
+        if character in "?#":
+            return rest[:place], f"{character}***"
+    return rest, ""

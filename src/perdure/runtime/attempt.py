@@ -71,7 +71,7 @@ class Attempts:
     def start(self, operation: StepOperation) -> None:
         """Begin the next attempt, or record why there is none."""
         number = operation.attempts + 1
-        if operation.definition.policy.mode == "at_most_once":
+        if operation.definition.at_most_once:
             if operation.intent >= number:
                 self._interrupted(operation)
                 return

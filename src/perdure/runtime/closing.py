@@ -124,7 +124,8 @@ def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
     if isinstance(error, Diverged):
         park_diverged(run, error, log)
     elif isinstance(error, CodecError):
-        park(run, f"a recorded value cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
+        what = f"the recorded result of step {error.step!r}" if error.step else "a recorded value"
+        park(run, f"{what} cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
     elif isinstance(error, Spinning):
         text = "the body runs without end and never waits for anything"
         park(run, text, f"fix the code, then perdure retry {run.id}")

@@ -197,7 +197,7 @@ class ResidentRun:
                 self.attempts.give_up(operation)
         if self._gated:
             self._open_gate()
-        if self._undelivered or self._held:
+        if self._undelivered or self._holds or (execution.unrecorded and execution.holding):
             return
         if execution.outcome is not None:
             if not self.attempts.running and not recorder.busy:
@@ -251,9 +251,8 @@ class ResidentRun:
         fresh = self.execution.take_fresh()
         if self.leaving:
             return
-        if (
-            self.execution.holding
-        ):  # what is not recorded starts at once, live and on replay: its place is not in the log
+        if self.execution.unrecorded and self.execution.holding:
+            # What is not recorded starts at once, live and on replay: its place is not in the log.
             for operation in fresh:
                 if operation.unrecorded:
                     operation.start(self)

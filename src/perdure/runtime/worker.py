@@ -57,6 +57,8 @@ class Worker:
         self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
         self._claim_wanted = False
+        self._starved = False
+        """Whether a claim was wanted while there was no room."""
         self._claiming: asyncio.Task[None] | None = None
         self._claim_batch = CLAIM_BATCH
         self._returns = Returns(host)
@@ -70,7 +72,7 @@ class Worker:
     async def start(self) -> None:
         """Register, begin to beat, and begin to claim."""
         await self._enroll()
-        self.host.on_room = self.want_claim
+        self.host.on_room = self._room_made
         self.running = True
         for service in self._services:
             service.start()
@@ -111,6 +113,8 @@ class Worker:
         deadline = boot_time() + 5
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
+        for run in list(self.host.runs.values()):
+            run.drop("it could not be handed back")
         await self._say_goodbye()
         self.host.threads.close(1.0)
 
@@ -125,8 +129,9 @@ class Worker:
             await asyncio.sleep(0.01)
 
     async def _say_goodbye(self) -> None:
+        beating = self.lease.beating
         self.lease.stop()
-        if self.lease.lost or self.host.writer.crash is not None:
+        if not beating or self.lease.lost or self.host.writer.crash is not None:
             return
         try:
             await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
@@ -180,6 +185,11 @@ class Worker:
         else:
             self.want_claim()
 
+    def _room_made(self) -> None:
+        """A run has left or become idle: look for another, if there was none to spare or there are runs to isolate."""
+        if self._starved or self._alone:
+            self.want_claim()
+
     def want_claim(self) -> None:
         """Look for due runs soon."""
         self._claim_wanted = True
@@ -192,7 +202,9 @@ class Worker:
                 self._claim_wanted = False
                 if self._alone:
                     await self._execute_alone()
-                elif self.host.free > 0 and self.lease.holds():
+                    continue
+                self._starved = self.host.free <= 0
+                if not self._starved and self.lease.holds():
                     await self._claim()
         except StoreError as error:
             logger.debug("cannot claim now: %s", error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import options
-from perdure.cli.output import print_json, print_table
+from perdure.cli.output import cut, pairs, print_json, print_table
 from perdure.cli.session import read
 from perdure.model.status import Status
 
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from perdure.api.reading import RunInfo
 
 
+SHORT = 80
+
+
 @click.command("list")
 @options.database
-@click.option("--status", multiple=True, type=click.Choice(list(Status)), help="State; may be repeated.")
+@click.option(
+    "--status", multiple=True, type=click.Choice([status.value for status in Status]), help="State; may be repeated."
+)
 @click.option("--workflow", metavar="NAME", help="Name of the workflow.")
 @click.option("--version", metavar="V", help="Version of the workflow.")
 @click.option("--queue", metavar="NAME", help="Queue.")
@@ -45,9 +50,11 @@ def command(
         for info in runs:
             print_json(info)
         return
-    print_table(
-        ("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"),
-        [(run.id, run.workflow, run.status, run.queue, run.created_at, run.tags, run.detail or "") for run in runs],
-    )
+    print_table(("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"), [_row(info) for info in runs])
     if len(runs) == rest["limit"]:
         click.echo(f"more: perdure list ... --cursor {runs[-1].id}", err=True)
+
+
+def _row(info: RunInfo) -> list[Any]:
+    detail = cut(info.detail or "", SHORT)
+    return [info.id, info.workflow, info.status, info.queue, info.created_at, pairs(info.tags), detail]

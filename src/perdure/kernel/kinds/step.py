@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.codec.exception import decode_exception
 from perdure.codec.signature import encode_call
-from perdure.errors import UsageError
+from perdure.errors import CodecError, UsageError
 from perdure.kernel.operation import Operation
 from perdure.kernel.scope import CURRENT
 from perdure.model.status import EventType
@@ -45,12 +45,13 @@ class StepOperation(Operation):
         self.run = run
         self.id = op_id
         self.name = definition.name
+        self.unrecorded = definition.unrecorded
         self.definition = definition
         self.args = args
         self.kwargs = kwargs
         self.input: bytes | None = None
         self.digest: int | None = None
-        if definition.policy.store_input:
+        if definition.store_input:
             self.input = encode_call(definition.signature, args, kwargs, run.codec)
             self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
         self.context: Any = contextvars.copy_context()
@@ -68,10 +69,6 @@ class StepOperation(Operation):
         """The same for every attempt, replay, failover and upgrade; to hand to outside services."""
         return f"{self.run.run_id}:{self.id}"
 
-    @property
-    def unrecorded(self) -> bool:
-        return self.definition.policy.durability == "none"
-
     def start(self, port: Port) -> None:
         port.attempt(self)
 
@@ -84,10 +81,15 @@ class StepOperation(Operation):
         self.future.set_exception(error)
 
     def answer(self, payload: bytes | None, error: bytes | None) -> None:
-        if error is None:
-            self.future.set_result(self.run.codec.decode(payload or b"", self.definition.signature.returns))
-        else:
+        if error is not None:
             self.future.set_exception(self._error(error))
+            return
+        try:
+            value = self.run.codec.decode(payload or b"", self.definition.signature.returns)
+        except CodecError as unreadable:
+            unreadable.step = self.name
+            raise
+        self.future.set_result(value)
 
     def release(self) -> None:
         self.future = None

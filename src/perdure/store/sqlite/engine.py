@@ -87,6 +87,8 @@ class SqliteStore:
         self._options = options
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
+        self.now: Callable[[], int] = self._clock.now
+        """Return the time on the common clock."""
         self._session: Session | None = None
         self._busy_looks = 0
         self._tails: Tails = {}
@@ -168,10 +170,6 @@ class SqliteStore:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    def now(self) -> int:
-        """Return the time on the common clock."""
-        return self._clock.now()
 
     def _opened(self) -> Session:
         session = self._session

@@ -136,7 +136,9 @@ class Session:
         for name, value in wanted.items():
             connection.pragma(name, value)
         # The promise is about what the database does, not about what it was asked to do.
-        wanted |= {"journal_mode": "wal", "foreign_keys": 1, "trusted_schema": 0}
+        wanted |= {"foreign_keys": 1, "trusted_schema": 0}
+        if not self._read_only:
+            wanted["journal_mode"] = "wal"
         for name, value in wanted.items():
             given = connection.pragma(name)
             if given != value:

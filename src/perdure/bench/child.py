@@ -1,0 +1,46 @@
+"""One figure in a process of its own. Started as ``python -m perdure.bench.child FIGURE FOLDER LOAD``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+
+from perdure.bench import long, measure
+from perdure.bench.figure import Figure
+from perdure.bench.measure import Place
+from perdure.bench.workload import Load
+
+IN_ROUNDS = {
+    "machine": measure.machine, "steps": measure.steps, "sync": measure.sync, "sequence": measure.sequence,
+    "latency": measure.latency, "starts": measure.starts,
+}  # fmt: skip
+LONG = {"doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle}
+
+
+async def take(figure: str, folder: Path, load: Load) -> list[Figure]:
+    """Take one figure here and now."""
+    if figure in IN_ROUNDS:
+        return await IN_ROUNDS[figure](Place(folder, load))
+    return await LONG[figure](folder, load)
+
+
+def main(figure: str, folder: str, load: str) -> None:
+    """Take one figure and print it as JSON."""
+    found = asyncio.run(take(figure, Path(folder), msgspec.json.decode(load, type=Load)))
+    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of standard input, a pipe the parent holds. Nobody is left to read the figure then."""
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: a buffer's lock would be in the way at exit
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    main(*sys.argv[1:])

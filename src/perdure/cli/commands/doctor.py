@@ -1,0 +1,86 @@
+"""``perdure doctor``."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.api.health import Health, health
+from perdure.cli import options
+from perdure.cli.output import ago, escape, print_json, print_table
+from perdure.cli.session import read
+from perdure.cli.telling import FAILED
+from perdure.model.url import shown_url
+
+if TYPE_CHECKING:
+    from perdure.api.engine import Engine
+
+PACKAGES = ("perdure", "apsw", "msgspec", "click")
+
+
+@click.command("doctor")
+@options.database
+@options.as_json
+def command(*, db: str, as_json: bool) -> int:
+    """Check a database: settings and durability really given, file, schema, clock, workers, work nobody takes.
+
+    Only reads, while others use the database; creates nothing. Exit code 1 if something is wrong.
+    """
+
+    async def work(engine: Engine) -> Health:
+        return await health(engine.connection)
+
+    found = read(db, work)
+    problems = problems_of(found)
+    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    if as_json:
+        print_json({"db": shown_url(db), "versions": versions, "health": found, "problems": problems})
+    else:
+        _print(shown_url(db), versions, found, problems)
+    return FAILED if problems else 0
+
+
+def problems_of(found: Health) -> list[str]:
+    """Return what is wrong, a line each."""
+    problems = [f"{fact.name} {fact.value}: {fact.problem}" for fact in found.facts if fact.problem]
+    problems += [
+        f"no live worker takes workflow {work.workflow!r} from queue {work.queue!r}: "
+        f"{work.due} due, the oldest for {ago(work.age_s)}"
+        for work in found.unserved
+    ]
+    parked = found.runs.get("parked", 0)
+    if parked:
+        problems.append(f"{parked} parked, waiting for a person: perdure list --status parked")
+    dead = [worker.name for worker in found.workers if worker.state == "dead"]
+    if dead:
+        problems.append(f"dead workers whose runs nobody has taken over yet: {', '.join(dead)}")
+    return problems
+
+
+def _print(url: str, versions: dict[str, str], found: Health, problems: list[str]) -> None:
+    rows: list[tuple[Any, ...]] = [("database", url, "ok")]
+    rows += [(fact.name, fact.value, "WRONG" if fact.problem else "ok") for fact in found.facts]
+    rows += [("versions", " ".join(f"{name} {number}" for name, number in versions.items()), "ok")]
+    rows += [("runs", " ".join(f"{status} {count}" for status, count in sorted(found.runs.items())) or "none", "ok")]
+    print_table(("CHECK", "VALUE", ""), rows)
+    if found.workers:
+        click.echo()
+        print_table(
+            ("WORKER", "STATE", "HOST", "PID", "HEARD OF", "QUEUES", "WORKFLOWS"),
+            [(one.name, one.state, one.host, one.pid, one.heartbeat_at, ",".join(one.queues), ",".join(one.workflows))
+             for one in found.workers],
+        )  # fmt: skip
+    if found.parked:
+        click.echo()
+        print_table(
+            ("PARKED", "WORKFLOW", "SINCE", "REASON"),
+            [(run.id, run.workflow, run.updated_at, run.detail) for run in found.parked],
+        )
+    click.echo()
+    for problem in problems:
+        click.echo(f"{click.style('WRONG', fg='red')}  {escape(problem)}")
+    if not problems:
+        click.echo(click.style("nothing is wrong", fg="green"))

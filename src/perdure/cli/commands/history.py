@@ -1,0 +1,57 @@
+"""``perdure history``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli import options
+from perdure.cli.output import cell, cut, print_json, print_table
+from perdure.cli.session import read
+
+if TYPE_CHECKING:
+    from perdure.api.engine import Engine
+    from perdure.api.reading import Event
+
+SHORT = 40
+_OWN = frozenset({"actor", "worker", "version", "python"})
+
+
+@click.command("history")
+@click.argument("run_id", metavar="ID")
+@options.database
+@click.option("--full", is_flag=True, help="Do not cut long values off.")
+@options.as_json
+def command(*, run_id: str, db: str, full: bool, as_json: bool) -> None:
+    """Show a run's log: who did what, when, with what input and output. With --json one event per line."""
+
+    async def work(engine: Engine) -> list[Event]:
+        return await engine.get(run_id).history()
+
+    events = read(db, work)
+    if as_json:
+        for event in events:
+            print_json(event)
+        return
+    print_table(
+        ("SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "BY", "INPUT", "OUTPUT", "DETAIL"),
+        [_row(event, full=full) for event in events],
+    )
+
+
+def _row(event: Event, *, full: bool) -> list[Any]:
+    output = event.result if event.error is None else event.error
+    facts = {name: value for name, value in event.detail.items() if name not in _OWN and value not in (None, "")}
+    name = event.name or ""
+    if event.op is not None:
+        name = f"{name} [{event.op}]"
+    values = [_cut(value, full=full) for value in (event.input, output)]
+    detail = " ".join(filter(None, [event.state or "", *(f"{key}={cell(value)}" for key, value in facts.items())]))
+    by = event.detail.get("actor") or event.worker or ""
+    return [event.seq, event.at, event.type, name, event.attempt or "", by, *values, _cut(detail or None, full=full)]
+
+
+def _cut(value: Any, *, full: bool) -> str:
+    text = "" if value is None else cell(value)
+    return text if full else cut(text, SHORT)

@@ -1,0 +1,88 @@
+"""``perdure show``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.api.waiting import Wait, waits_of
+from perdure.cli import options
+from perdure.cli.output import ago, pairs, print_facts, print_json, when
+from perdure.cli.session import read
+from perdure.model.status import EventType, Status
+
+if TYPE_CHECKING:
+    from perdure.api.engine import Engine
+    from perdure.api.reading import Event, RunInfo
+
+
+@click.command("show")
+@click.argument("run_id", metavar="ID")
+@options.database
+@options.as_json
+def command(*, run_id: str, db: str, as_json: bool) -> None:
+    """Show one run: where it stands, what it waits for, what it has published, how it ended."""
+
+    async def work(engine: Engine) -> tuple[RunInfo, list[Event]]:
+        run = engine.get(run_id)
+        info = await run.info()
+        return info, [] if info.purged else await run.history()
+
+    info, events = read(db, work)
+    waits = waits_of(info, events, datetime.now(UTC))
+    values = {event.name: event.result for event in events if event.type == EventType.VALUE_PUBLISHED}
+    last = next((event for event in reversed(events) if event.type == EventType.CHECKPOINT_REACHED), None)
+    failure = next((event.error for event in reversed(events) if event.type == EventType.RUN_FAILED), None)
+    failure = failure if info.status == Status.FAILED else None
+    result = events[-1].result if info.status == Status.COMPLETED and events else None
+    if as_json:
+        checkpoint = None if last is None else {"name": last.name, "data": last.result, "at": last.at}
+        document = {"run": info, "checkpoint": checkpoint, "waits_for": waits, "values": values, "result": result}
+        print_json({**document, "failure": failure, "events": len(events)})
+        return
+    print_facts(_facts(info, events))
+    print_facts(
+        [
+            ("checkpoint", None if last is None else _checkpoint(last)),
+            *(("waits for", _wait(wait)) for wait in waits),
+            *((f"value {name}", value) for name, value in values.items()),
+            ("result", result),
+            ("failure", failure),
+        ]
+    )
+
+
+def _facts(info: RunInfo, events: list[Event]) -> list[tuple[str, Any]]:
+    return [
+        ("run", info.id),
+        ("workflow", f"{info.workflow} {info.version}".strip()),
+        ("status", info.status.value),
+        ("detail", info.detail),
+        ("queue", info.queue),
+        ("priority", info.priority or None),
+        ("tags", pairs(info.tags)),
+        ("owner", info.owner),
+        ("claims", info.epoch or None),
+        ("created", info.created_at),
+        ("updated", info.updated_at),
+        ("events", len(events) or None),
+    ]
+
+
+def _checkpoint(event: Event) -> str:
+    return f"{event.name} at {when(event.at)}"
+
+
+def _wait(wait: Wait) -> str:
+    noun = {"worker": "a worker for queue", "time": "its time", "person": "a person"}.get(wait.kind, wait.kind)
+    parts = [noun if wait.name is None else f"{noun} {wait.name}"]
+    if wait.attempt is not None:
+        parts.append(f"attempt {wait.attempt}")
+    if wait.due is not None:
+        left = (wait.due - datetime.now(UTC)).total_seconds()
+        parts.append(f"due {when(wait.due)} ({f'in {ago(left)}' if left > 0 else f'{ago(-left)} ago'})")
+    if wait.detail is not None:
+        parts.append(wait.detail)
+    return ", ".join(parts)

@@ -1,0 +1,75 @@
+"""``perdure worker``."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.api.engine import Engine
+from perdure.cli import logs, options, target
+from perdure.cli.serving import serve, until_stopped
+from perdure.model.duration import microseconds
+from perdure.model.url import shown_url
+
+if TYPE_CHECKING:
+    from perdure.cli.serving import Stop
+
+logger = logging.getLogger("perdure.cli")
+YOUNG, OLD = 100_000, 50
+"""Thresholds of the cyclic collector. What an engine makes by the thousand has no cycles and is freed at once; the
+default of 700 made the collector look for them all the time."""
+
+
+@click.command("worker")
+@click.argument("what", metavar="TARGET...", nargs=-1, required=True)
+@options.database
+@click.option("--queue", "queues", metavar="Q", multiple=True, default=("default",), show_default=True,
+              help="Queue to serve; may be repeated.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Runs active at once.")
+@click.option("--threads", type=click.IntRange(1), default=32, show_default=True, help="Threads for sync steps.")
+@click.option("--lease", type=options.DURATION, default="10s", show_default=True,
+              help="How long a silent worker keeps its runs.")  # fmt: skip
+@click.option("--grace", type=options.DURATION, default="30s", show_default=True,
+              help="How long steps in flight may go on after a request to stop.")  # fmt: skip
+@click.option("--durability", type=click.Choice(["host", "process"]), default="host", show_default=True,
+              help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
+@click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
+@options.log_level("info")
+def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **settings: Any) -> int:
+    """Execute runs until told to stop.
+
+    TARGET is package.module:workflow, package.module or file.py[:workflow]. SIGTERM or Ctrl-C: take no more runs, let
+    steps in flight finish within --grace, hand the rest to other workers, exit code 0. A second signal stops at once,
+    exit code 130. Exit code 1: the engine cannot go on, or the stop took 5 s longer than --grace allows.
+    """
+    logs.configure(log_level)
+    found = [target.load(text) for text in what]
+    engine = Engine(db, [one.given for one in found], grace=grace, **settings)
+    names = sorted({workflow.name for one in found for workflow in one.workflows})
+
+    async def work(stop: Stop) -> None:
+        async with engine:
+            logger.info(
+                "worker %s is ready: %s, queues %s, workflows %s",
+                engine.worker_name, shown_url(engine.url), ",".join(settings["queues"]), ",".join(names),
+            )  # fmt: skip
+            name = engine.worker_name
+            await until_stopped(asyncio.Event().wait(), engine, stop)
+        logger.info("worker %s has stopped (%s)", name, "asked to" if stop.by is None else stop.by.name)
+
+    def told() -> None:
+        logger.debug("stopping: steps in flight may finish within %s; a second signal stops at once", grace)
+
+    _spare_the_collector()
+    serve(work, microseconds(grace) / 1e6, told)
+    return 0
+
+
+def _spare_the_collector() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, OLD, OLD)

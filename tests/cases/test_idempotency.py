@@ -1,0 +1,174 @@
+"""Real complaints about idempotency: one id, one run, whoever asks and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import IdConflict, StoreUnavailable
+from perdure.store.instrumented import Instrumented
+from tests.cases import flows
+from tests.cases.conftest import World
+
+
+async def test_case_IDE_01(world: World) -> None:
+    """The same id started concurrently runs twice: idempotent only after the first run has ended.
+
+    Twenty concurrent starts of one id: tasks, threads and four processes. One execution; everybody gets the same run
+    and the same result. Source: dbos-inc/dbos-transact-py#544, dbos-inc/dbos-transact-java#226.
+    """
+    go = world.folder / "flag-barrier"
+    same = [["k", "long_async", {"seconds": 0.5}]]
+    others = [world.worker(f"P{n}", client=True, start=same, barrier=str(go)) for n in range(4)]
+
+    def from_thread(_: int) -> tuple[str, str]:
+        with perdure.SyncEngine(world.url, [flows], worker=False) as engine:
+            run = engine.start("long_async", seconds=0.5, id="k")
+            return run.id, run.result(timeout=15)
+
+    async with world.engine() as engine, world.client() as client:
+
+        async def from_task(through: perdure.Engine) -> tuple[str, str]:
+            run = await through.start(flows.long_async, 0.5, id="k")
+            return run.id, await run.result(timeout=15)
+
+        with ThreadPoolExecutor(4) as pool:
+            go.touch()
+            threads = [asyncio.get_running_loop().run_in_executor(pool, from_thread, n) for n in range(4)]
+            found = await asyncio.gather(*threads, *(from_task(engine if n % 2 else client) for n in range(12)))
+    assert found == [("k", "a")] * 16
+    assert [child.finish().code for child in others] == [0] * 4
+    assert world.ledger.count("wait_async") == 1
+
+
+async def test_case_IDE_05(world: World) -> None:
+    """The same key with another request gets the old answer silently, or blocks every later request.
+
+    Another payload is a conflict that carries the run's id, and nothing runs; the first payload still attaches.
+    Source: simstudioai/sim PR#5908.
+    """
+    async with world.engine() as engine:
+        assert await engine.run(flows.trivial, 1, id="k") == 1
+        with pytest.raises(IdConflict) as caught:
+            await engine.start(flows.trivial, 2, id="k")
+        assert caught.value.run_id == "k"
+        with pytest.raises(IdConflict):
+            await engine.start(flows.two_steps, id="k")
+        assert await engine.run(flows.trivial, 1, id="k") == 1
+        assert await engine.run(flows.trivial, n=1, id="k") == 1
+    assert world.ledger.count() == 1
+
+
+async def test_case_IDE_06(world: World) -> None:
+    """A client that retries a start after a lost reply is refused, although the first one worked.
+
+    The process is killed after the start was stored; the reply of a commit is lost; the caller gives up. Each time the
+    same start again, while the run goes on and after it, returns the same run. Source: restatedev/restate#5128.
+    """
+    killed = world.worker("client", client=True, start=[["k", "nap", {"seconds": 0.5}]], fault="kill after run_started")
+    assert killed.finish().code == -9
+    async with world.engine() as engine, world.client() as client:
+        run = await client.start(flows.nap, 0.5, id="k")
+        assert await run.result(timeout=10) == "rested"
+        assert await (await client.start(flows.nap, 0.5, id="k")).result() == "rested"
+        lose_replies(client._store)
+        lost = await client.start(flows.nap, 0.2, id="lost")
+        giving_up = asyncio.create_task(client.start(flows.nap, 0.2, id="given up"))
+        await asyncio.sleep(0)
+        giving_up.cancel()
+        again = await client.start(flows.nap, 0.2, id="given up")
+        assert await lost.result(timeout=10) == await again.result(timeout=10) == "rested"
+        assert await engine.run(flows.nap, 0.2, id="lost") == "rested"
+    assert world.ledger.counts("first") == {"k": 1, "lost": 1, "given up": 1}
+
+
+def lose_replies(store: Any) -> None:
+    """Lose every second reply: what was committed is reported as unknown."""
+    assert isinstance(store, Instrumented)
+    commit, count = store.commit, itertools.count()
+
+    def losing(batch: Sequence[Any], *, block: bool = True) -> Any:
+        answer = commit(batch, block=block)
+        if answer is not None and next(count) % 2 == 0:
+            raise StoreUnavailable("the connection was closed", unknown=True)
+        return answer
+
+    store.commit = losing  # type: ignore[method-assign]
+
+
+async def test_case_IDE_12(world: World) -> None:
+    """A key is held for ever by a dead run: no new run with it is accepted.
+
+    (Unique keys come with queues; the key here is the run's id.) The worker of a run is killed; the same start attaches,
+    and the run is resumed; a purge sets nothing free by accident. Source: oban-bg/oban#424.
+    """
+    async with world.client() as client:
+        await client.start(flows.named, id="k")
+        dead = world.worker("W1")
+        await world.ledger.until("who")
+        dead.destroy()
+        async with world.engine() as engine:
+            assert await (await client.start(flows.named, id="k")).result(timeout=10) == ["test", "done"]
+            await engine.purge("k")
+            with pytest.raises(perdure.RunNotFound):
+                await engine.run(flows.named, id="k")
+    assert world.ledger.count("second") == 1
+
+
+OPTIONS: dict[str, list[Any]] = {
+    "queue": ["default", "", "q" * 300, 7],
+    "priority": [3, 2**40, "high", True],
+    "delay": [0.01, "10ms", -1, "soon"],
+    "timeout": ["1h", 0, -5],
+    "tags": [{"k": "v"}, {"": "v"}, {"k": 1}],
+    "id": ["given", "", "a\x00b", 5],
+}
+
+
+async def test_case_IDE_14(world: World) -> None:
+    """A combination of options is rejected by one entry point and silently accepted by another.
+
+    Every pair of options, right and wrong, through the engine with a worker, a client, and the blocking engine: the
+    same acceptance or the same error. (The commands and HTTP use the same call.)
+    Source: dbos-inc/dbos-transact-ts#1350.
+    """
+    pairs = [
+        {one: left, other: right}
+        for one, other in itertools.combinations(OPTIONS, 2)
+        for left in OPTIONS[one]
+        for right in OPTIONS[other]
+    ]
+
+    def fresh(options: dict[str, Any], where: str) -> dict[str, Any]:
+        return options | ({"id": f"{where}{id(options)}"} if options.get("id") == "given" else {})
+
+    async def outcome(engine: perdure.Engine, options: dict[str, Any], where: str) -> str:
+        try:
+            await engine.start(flows.trivial, 1, **fresh(options, where))
+        except Exception as error:
+            return type(error).__name__
+        return "accepted"
+
+    def blocking() -> list[str]:
+        found = []
+        with perdure.SyncEngine(world.url, [flows], worker=False) as engine:
+            for options in pairs:
+                try:
+                    engine.start(flows.trivial, 1, **fresh(options, "s"))
+                    found.append("accepted")
+                except Exception as error:
+                    found.append(type(error).__name__)
+        return found
+
+    async with world.engine() as engine, world.client() as client:
+        through_worker = [await outcome(engine, options, "w") for options in pairs]
+        through_client = [await outcome(client, options, "c") for options in pairs]
+        through_thread = await asyncio.to_thread(blocking)
+    assert through_worker == through_client == through_thread
+    assert set(through_worker) == {"accepted", "InvalidValue", "UsageError"}
