@@ -56,7 +56,7 @@ class Settlement:
         self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
         self._broken: set[str] = set()
         """Runs that had a create or append refused: whatever is queued behind it believes in it."""
-        ids = list({run_of(write): None for write in batch})
+        ids = [run_id for run_id in {run_of(write): None for write in batch} if _is_text(run_id)]
         rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
         self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
 
@@ -68,8 +68,8 @@ class Settlement:
     def _part(self, places: range) -> None:
         """Judge and apply a part of the batch; if the database refuses it for an unknown reason, halve it."""
         before = dict(self._runs), set(self._broken)
-        accepted, rest = self._judge(places)
         try:
+            accepted, rest = self._judge(places)
             self._apply(accepted)
         except ENVIRONMENT:
             raise
@@ -191,6 +191,15 @@ class Settlement:
             return Closed(state.status)
         del self._runs[write.run_id]
         return None
+
+
+def _is_text(run_id: str) -> bool:
+    """Whether an id can be in the database at all; half a surrogate pair cannot."""
+    try:
+        run_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def run_of(write: Write) -> str:
