@@ -42,6 +42,7 @@ _CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
 _MOST_TAILS = 100_000
 _RUN_ID = 9
 """Place of the run id in the values of a change."""
+_PLAIN = frozenset({Append, Create})
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
@@ -68,9 +69,8 @@ def apply(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         Doubt: something in the batch is not as it was believed to be; the transaction must be rolled back.
         apsw.Error: likewise, found by the database.
     """
-    for write in batch:
-        if not isinstance(write, Append | Create):
-            return _mixed(connection, batch, now, tails)
+    if not _PLAIN.issuperset(map(type, batch)):
+        return _mixed(connection, batch, now, tails)
     plain(connection, batch, now, tails)
     return [COMMITTED] * len(batch)
 
@@ -105,7 +105,8 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
     if creates:
         _create(connection, creates, batch)
     _execute(connection, _INSERT_EVENT, events)
-    _check_gap(connection, unsure)
+    if unsure:
+        _check_gap(connection, unsure)
     if changes:
         _apply_changes(connection, changes)
     if consumed:

@@ -92,6 +92,8 @@ class SqliteStore:
         self._session: Session | None = None
         self._busy_looks = 0
         self._tails: Tails = {}
+        self._own_version = -1
+        """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,6 +105,7 @@ class SqliteStore:
         if self._session is not None:
             return
         _check_options(self._options)
+        self._forget()
         with _opening:
             while self._session is None:
                 self._session = self._try_open()
@@ -206,18 +209,27 @@ class SqliteStore:
                 result = work(session)
                 certain = session.commit()
             except BaseException:
-                self._tails.clear()
+                self._forget()
                 session.abort()
                 raise
-            if not certain:
-                self._tails.clear()
+            if certain:
+                self._own_version = session.writer.data_version()
+            else:
+                self._forget()
                 _conclude(done=look(result))
             return result
         finally:
             session.release()
 
+    def _forget(self) -> None:
+        """Drop what was known of the file: the transaction is gone, and perhaps the connection with it."""
+        self._own_version = -1
+        self._tails.clear()
+
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
+        if session.writer.data_version() == self._own_version:
+            return  # nobody has written since we did
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"
@@ -245,7 +257,7 @@ class SqliteStore:
         except ENVIRONMENT:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the second look finds out whose it is
-            self._tails.clear()
+            self._forget()
             session.rollback()
             session.begin()
             self._agree(session)
