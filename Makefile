@@ -16,7 +16,7 @@ ALWAYS := not nightly and not bench
 FAST := -n $(WORKERS) --dist loadgroup -m "not serial and $(ALWAYS)"
 SERIAL := -p no:xdist -m "serial and $(ALWAYS)"
 
-.PHONY: help demo test lint types coverage nightly bench install install-dev clean
+.PHONY: help demo test lint types coverage nightly bench reference install install-dev clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -52,6 +52,10 @@ nightly: install-dev ## run the long campaigns
 
 bench: install ## measure speed
 	@$(BIN)/perdure bench
+
+reference: install-dev ## write the reference pages from the code
+	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python scripts/python_reference.py
 
 clean: ## remove the environment and everything generated
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov build dist

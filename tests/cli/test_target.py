@@ -109,5 +109,19 @@ def test_a_module_is_found_from_the_current_folder(shell: Shell) -> None:
     assert shell("run", "pkg.mod").value == "inner"
 
 
+def test_a_file_in_a_package_is_the_module_of_its_full_name(shell: Shell) -> None:
+    """Stored values name their classes, so a client that imports and a worker that names the file must agree."""
+    package = shell.folder / "app" / "jobs"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "base.py").write_text("word = 'hello'\n")
+    (package / "flow.py").write_text(
+        "import perdure\nfrom .base import word\n@perdure.workflow\nasync def f() -> str:\n    return word + __name__\n"
+    )
+    assert shell("run", "app/jobs/flow.py").value == "helloapp.jobs.flow"
+    assert target.load("app/jobs/flow.py").module is target.load("app.jobs.flow").module
+
+
 def test_the_flows_of_these_tests_load() -> None:
     assert {workflow.name for workflow in target.load(str(FLOWS)).workflows} >= {"add", "fulfil"}

@@ -34,7 +34,7 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/codec/pickle.py": (frozenset({"pickle"}), "the opt-in codec"),
 }
 
-# Folders whose tests pace real processes and may sleep.
+# Folders whose tests pace real processes and may sleep, or sleep in virtual time.
 SLEEP_ALLOWED = ("tests/cases/", "tests/faults/", "tests/perf/")
 
 CODE = ("src", "tests")

@@ -20,6 +20,8 @@ class Outside:
         """Operation id to number of calls."""
         self.trace: list[Any] = []
         """What the body has seen, in order."""
+        self.broken: set[str] = set()
+        """What fails at present: labels given to the step `try_it`."""
 
     def latency(self, label: str) -> float:
         return Random(f"{self.seed}:{label}").random() * self.slowest_s

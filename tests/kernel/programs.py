@@ -67,8 +67,7 @@ async def first_completed() -> list[Any]:
     seen: list[Any] = []
     while tasks:
         done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            seen.append(await add(task.result(), 0))
+        seen.extend([await add(task.result(), 0) for task in done])
         note("seen", list(seen), [task.get_name() for task in tasks])
     return seen
 

@@ -9,6 +9,7 @@ from typing import Any
 import perdure
 from perdure.model.event import Event
 from perdure.model.status import TERMINAL, EventType, Status
+from perdure.runtime.history import summarise
 from tests.kernel.outside import Outside
 from tests.kernel.world import World, result
 
@@ -23,8 +24,15 @@ def shape(log: Sequence[Event]) -> Counter[tuple[Any, ...]]:
     return Counter((event.op, event.kind, event.name, event.type) for event in log if event.type in ANSWERS)
 
 
+def answers(log: Sequence[Event]) -> list[str | None]:
+    """Give the operations with an answer that no retry has taken back."""
+    summary = summarise(log)
+    taken_back = summary.voided | summary.doubtful
+    return [event.op for event in log if event.type in ANSWERS and event.seq not in taken_back]
+
+
 def answered(log: Sequence[Event]) -> set[str | None]:
-    return {event.op for event in log if event.type in ANSWERS}
+    return set(answers(log))
 
 
 def whole(world: World) -> list[Event]:
@@ -73,7 +81,7 @@ def check_crash(original: World, cut: int, seed: int, *, settled: bool) -> World
     had = answered(prefix)
     assert not [op for op in world.outside.calls if op in had], "a recorded step was called again"
     assert Status(world.log[-1].state.partition(">")[2]) in TERMINAL, result(world.log[-1])  # type: ignore[union-attr]
-    twice = [key for key, n in Counter(e.op for e in world.log if e.type in ANSWERS).items() if n > 1]
+    twice = [key for key, n in Counter(answers(world.log)).items() if n > 1]
     assert not twice, f"answered twice: {twice}"
     if settled:
         assert result(world.log[-1]) == result(original.log[-1])

@@ -57,3 +57,19 @@ async def flaky(number: int) -> int:
 async def names() -> list[str]:
     await here().work()
     return ["a", "b"]
+
+
+@perdure.step
+async def try_it(label: str) -> str:
+    await here().work()
+    if label in here().broken:
+        raise Declined(label)
+    return label
+
+
+@perdure.step(mode="at_most_once")
+async def try_once(label: str) -> str:
+    await here().work()
+    if label in here().broken:
+        raise Declined(label)
+    return label

@@ -141,6 +141,8 @@ class World:
         self.begun = 0
         """How much of the log there was before this world began."""
         self.evict_when_idle = False
+        self.inbox_before = 0
+        """Requests to cancel that were sent before the run was claimed."""
         self.on_event: Callable[[Event], None] = lambda _event: None
         self._steps = steps
         self.run: ResidentRun | None = None
@@ -167,10 +169,15 @@ class World:
             if during is not None:
                 loop.call_soon(during, self)
             while self.run_id in self.host.runs:
-                loop._run_once()  # type: ignore[attr-defined]
-                if self.evict_when_idle and self.run_id in self.host.idle:
-                    self.run.evict()  # type: ignore[union-attr]
+                loop._run_once()
+                if self.evict_when_idle:
+                    self._evict()
         return self.log[-1]
+
+    def _evict(self) -> None:
+        run = self.run
+        if run is not None and self.run_id in self.host.idle and (run.next_wake or 0) > self.store.now():
+            run.evict()
 
     @contextmanager
     def _loop(self) -> Any:
@@ -194,15 +201,19 @@ class World:
     def _reside(self, loop: VirtualLoop, log: list[Event]) -> None:
         self.log = log
         self.begun = len(log)
-        start = log[-1].at + 1_000
+        start = max(log[-1].at + 1_000, self._due(log[-1]))
         self.claim(log, start)
         self.store = Inbox(loop, start)
+        self.store.messages += [
+            Message(self.run_id, n + 1, "cancel", start, b'{"actor":"test"}') for n in range(self.inbox_before)
+        ]
         workflows, steps = WorkflowRegistry(), StepRegistry()
         workflows.admit(self.workflow.definition)
         self.writer = LogWriter(loop, self.outside, log)
         self.host = Host(
             store=self.store, writer=self.writer, reader=Reader(loop), loop=loop, settings=self.settings,  # type: ignore[arg-type]
-            codec=CODEC, workflows=workflows, steps=steps, waiters=Waiters(), commit_ids=CommitIds(),
+            codec=CODEC, workflows=workflows, steps=steps, waiters=Waiters(self.store, Reader(loop)),  # type: ignore[arg-type]
+            commit_ids=CommitIds(),
         )  # fmt: skip
         self.host.python = self.python
         self.host.luck = lambda: 0.5
@@ -211,6 +222,13 @@ class World:
         loop.selector.busy = lambda: self.host.threads.busy > 0 or self._body_has_its_turn(run)
         self.host.runs[self.run_id] = run
         loop.call_soon(run.begin, list(log))
+
+    @staticmethod
+    def _due(last: Event) -> int:
+        """Return when a run that waits may be claimed."""
+        if last.type != EventType.RUN_WAITING:
+            return 0
+        return int(msgspec.json.decode(last.detail or b"{}")["wake_at"])
 
     def row(self) -> RunRow:
         name = self.workflow.name
@@ -224,7 +242,7 @@ class World:
             None,
             "w",
             0,
-            0,
+            self.inbox_before,
             None,
             0,
             None,

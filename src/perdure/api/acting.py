@@ -13,6 +13,7 @@ from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change, Closed, Committed, Missing, Purge, Send
+from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
     from perdure.model.event import Event
@@ -49,7 +50,7 @@ async def _append(
 
 async def cancel(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> bool:
     """Record a request to cancel; True unless the run had ended before. Raises `RunNotFound`."""
-    detail = _detail(actor, reason)
+    detail = _detail(actor, reason, request=uuid7())  # by which a repeat of the same request is known
     for _ in range(100):
         row = await find(connection, run_id)
         if isinstance(row, Tombstone) or Status(row.status).is_terminal:
@@ -101,11 +102,12 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
 
 
 def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
-    cause = facts.get("cause_seq")
-    if cause is None:
+    causes = facts.get("cause_seqs")
+    if not causes:
         return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code"
-    name = next((event.name for event in events if event.seq == cause), "?")
-    return f"run {run_id} goes on: step {name!r} is tried again, completed steps keep their results"
+    names = " and ".join(sorted({repr(event.name) for event in events if event.seq in causes}))
+    subject = f"step {names} is" if len(causes) == 1 else f"steps {names} are"
+    return f"run {run_id} goes on: {subject} tried again, completed steps keep their results"
 
 
 async def purge(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 _FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def moment(microseconds: int) -> datetime:
     """Return a stored time as an aware UTC datetime."""
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def to_info(row: RunRow | Tombstone) -> RunInfo:
     if isinstance(row, Tombstone):
         at = moment(row.purged_at)
         return RunInfo(
-            id=row.run_id, workflow=row.workflow, version="", status=Status(row.status), detail="purged",
+            id=row.run_id, workflow=row.workflow, version="", status=Status(row.status), detail=_purged(row),
             created_at=at, updated_at=at, purged=True,
         )  # fmt: skip
     return RunInfo(
@@ -126,6 +128,10 @@ def to_info(row: RunRow | Tombstone) -> RunInfo:
         owner=row.owner, epoch=row.epoch, wake_at=None if row.wake_at is None else moment(row.wake_at),
         created_at=moment(row.created_at), updated_at=moment(row.updated_at),
     )  # fmt: skip
+
+
+def _purged(row: Tombstone) -> str:
+    return f"purged by {row.actor or 'somebody'}" + (f": {row.reason}" if row.reason else "")
 
 
 async def find(connection: Connection, run_id: str) -> RunRow | Tombstone:

@@ -136,40 +136,51 @@ def _from_file(where: str) -> ModuleType:
     if not path.is_file():
         message = f"no such file: {where}"
         raise UsageError(message)
-    path = path.resolve()
-    name = _module_name(path)
+    return _load_file(where, path.resolve())
+
+
+def _load_file(where: str, path: Path) -> ModuleType:
+    """Import a file under the name that an ``import`` would give it: stored data names classes by it."""
+    name, root = _module_name(path)
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known
+    _add_path(str(root))
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         message = f"{where} is not a Python file"
         raise UsageError(message, hint="its name must end with .py")
     module, loader = module_from_spec(spec), spec.loader
-    _add_path(str(path.parent))
-    sys.modules[name] = module
 
     def load_it() -> ModuleType:
+        package = name.rpartition(".")[0]
+        if package:
+            importlib.import_module(package)
+        sys.modules[name] = module
         loader.exec_module(module)
         return module
 
     try:
         return _guarded(where, load_it)
     except BaseException as error:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         if isinstance(error, ModuleNotFoundError):
             raise _import_error(where, error) from None
         raise
 
 
-def _module_name(path: Path) -> str:
-    """Return the file's own name, as ``import`` would know it, unless that belongs to something else."""
-    name = path.stem
+def _module_name(path: Path) -> tuple[str, Path]:
+    """Return the file's full name and the folder it is found from, as ``import`` would know it.
+
+    A file that would hide something else of its name, as ``json.py`` does, gets a name of its own.
+    """
+    root, name = path.parent, path.stem
+    while (root / "__init__.py").is_file():
+        root, name = root.parent, f"{root.name}.{name}"
     known = sys.modules.get(name)
     same = known is not None and getattr(known, "__file__", None) == str(path)
-    if name.isidentifier() and name not in sys.stdlib_module_names and (known is None or same):
-        return name
-    return f"perdure_target_{name}"
+    free = name not in sys.stdlib_module_names and (known is None or same)
+    return (name if free and name.replace(".", "_").isidentifier() else f"perdure_target_{path.stem}"), root
 
 
 def _add_path(folder: str) -> None:

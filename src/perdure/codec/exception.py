@@ -43,7 +43,8 @@ MOST_TEXT: Final = 64 * 1024
 _MOST_NODES: Final = 64
 _MOST_DEPTH: Final = 16
 _MOST_ATTRIBUTES: Final = 64
-_NOT_OURS: Final = frozenset({TRACEBACK, "__notes__"})
+_NOT_THEIRS: Final = ("__perdure_", "__notes__")
+"""How attributes begin that are ours, or stored elsewhere."""
 _HEAP_TYPE: Final = 1 << 9
 
 # State that C keeps outside args and __dict__.
@@ -244,7 +245,7 @@ def _message(error: BaseException) -> str:
 
 def _state(error: BaseException) -> Iterator[tuple[str, Any]]:
     for name, item in list(getattr(error, "__dict__", {}).items()):
-        if name not in _NOT_OURS:
+        if not name.startswith(_NOT_THEIRS):
             yield name, item
     for base in type(error).__mro__:
         if base.__flags__ & _HEAP_TYPE:

@@ -12,7 +12,7 @@ from perdure.kernel.loop import RunFuture
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from perdure.kernel.execution import Execution
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Draft, Event
 
 
@@ -36,8 +36,11 @@ class Port(Protocol):
         ...
 
 
-NOTES = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT})
-"""Events that tell about an operation without answering it."""
+NOTES = frozenset(
+    {EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT, EventType.STEP_CANCELLED},
+)
+"""Events that tell about an operation without answering it. One that was cancelled may be pending again, when an
+operator's retry has voided the failure because of which it was given up."""
 
 
 class OperationFuture(RunFuture):
@@ -61,7 +64,7 @@ class Operation:
     __slots__ = ("digest", "future", "id", "name", "run", "unrecorded")
     kind: ClassVar[str]
 
-    def __init__(self, run: Execution, op_id: str, name: str, digest: int | None = None) -> None:
+    def __init__(self, run: Requests, op_id: str, name: str, digest: int | None = None) -> None:
         self.run = run
         self.id = op_id
         self.name = name
@@ -84,6 +87,10 @@ class Operation:
 
     def note(self, event: Event) -> None:
         """Take in an event of `NOTES`, or the record of a failure that an operator voided."""
+
+    def could_be(self, event: Event) -> bool:
+        """Whether ``event``, of the same kind and name, records this very request: with the same arguments."""
+        return self.digest == event.digest
 
     def release(self) -> None:
         """Let go of what refers back to the operation, once it is answered."""

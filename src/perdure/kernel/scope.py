@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
-    from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
+    from perdure.kernel.requests import Requests
 
 CURRENT: ContextVar[Any] = ContextVar("perdure_scope", default=None)
 """An `Execution` in the tasks of a body, a `StepScope` in an attempt of a step, None elsewhere."""
@@ -20,38 +20,37 @@ class Evicted(BaseException):
 
 
 class StepScope:
-    """What a step's attempt knows about itself."""
+    """What a step's attempt knows about itself. The runtime's `Attempt` is one."""
 
-    __slots__ = ("_attempts", "_operation", "epoch", "number")
+    __slots__ = ("epoch", "number", "operation")
     is_body = False
 
-    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Any) -> None:
-        self._operation = operation
-        self._attempts = attempts
+    def __init__(self, operation: StepOperation, number: int, epoch: int) -> None:
+        self.operation = operation
         self.number = number
         self.epoch = epoch
 
     @property
     def run_id(self) -> str:
         """Id of the run."""
-        return self._operation.run.run_id
+        return self.operation.run.run_id
 
     @property
     def name(self) -> str:
         """Name of the step."""
-        return self._operation.name
+        return self.operation.name
 
     @property
     def key(self) -> str:
         """Idempotency key of the step."""
-        return self._operation.key
+        return self.operation.key
 
     def beat(self, detail: Any) -> None:
         """Record progress."""
-        self._attempts.send_beat(self._operation, self.number, detail)
+        raise NotImplementedError
 
 
-def body(what: str) -> Execution:
+def body(what: str) -> Requests:
     """Return the run whose body is calling.
 
     Raises:
@@ -62,7 +61,7 @@ def body(what: str) -> Execution:
         where = "in a step" if found is not None else "outside a run"
         message = f"perdure.{what}() was called {where}; it works in the body of a workflow"
         raise UsageError(message)
-    execution: Execution = found
+    execution: Requests = found
     return execution
 
 

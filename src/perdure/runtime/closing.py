@@ -76,7 +76,8 @@ def finish(run: ResidentRun) -> None:
         seconds = None if limit is None else (limit - run.row.created_at) / 1_000_000
         _fail(run, RunTimedOut(run.id, timeout_s=seconds))
     elif outcome.cancelled and run.execution.cancel_requested:
-        _leave(run, EventType.RUN_CANCELLED, note="cancelled")
+        reason = run.execution.cancel_reason
+        _leave(run, EventType.RUN_CANCELLED, detail={"reason": reason} if reason else None, note="cancelled")
     else:
         _fail(run, outcome.error)
 
@@ -93,7 +94,7 @@ def _fail(run: ResidentRun, error: BaseException) -> None:
     cause = run.execution.failures.cause(error)
     detail: dict[str, Any] = {}
     if cause is not None:
-        detail = {"cause_seq": cause.seq, "cause_op": cause.op, "followed_by": list(cause.followed_by)}
+        detail = {"cause_seqs": cause.seqs, "cause_op": cause.op, "followed_by": cause.followed_by}
     note = f"{type(error).__name__}: {_text(error)}"
     _leave(run, EventType.RUN_FAILED, payload=_encode(run, error), detail=detail, note=note)
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
 
 _FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED})
-_ATTEMPTS = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT})
-_ANSWERS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
 
 
 @dataclass(slots=True)
@@ -27,10 +25,12 @@ class Summary:
     """Events an operator's retry took back."""
     void_failures: set[int] = field(default_factory=set)
     """Those of them whose operation starts over."""
-    open_ops: set[str] = field(default_factory=set)
-    """Operations with recorded attempts and no recorded answer: the body must ask for them."""
+    doubtful: set[int] = field(default_factory=set)
+    """Events that count only if the body asks for exactly that when they come; see `perdure.kernel.failure`."""
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
+    requests: set[str] = field(default_factory=set)
+    """Ids of the requests that were taken in: a send whose answer was lost may have been done twice."""
     deadline_passed: bool = False
     pythons: set[str] = field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
@@ -51,31 +51,36 @@ def summarise(events: Sequence[Event]) -> Summary:
             if isinstance(python, str):
                 summary.pythons.add(python)
         elif event.type in _FROM_INBOX:
-            summary.consumed = max(summary.consumed, int(_detail(event).get("n", 0)))
+            note_message(summary, event)
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
-    for event in events:
-        if event.op is None or event.seq in summary.voided:
-            continue
-        if event.type in _ATTEMPTS:
-            summary.open_ops.add(event.op)
-        elif event.type in _ANSWERS:
-            summary.open_ops.discard(event.op)
     return summary
 
 
+def note_message(summary: Summary, event: Event) -> None:
+    """Take in an event that took in a message; void it if it repeats a request."""
+    detail = _detail(event)
+    summary.consumed = max(summary.consumed, int(detail.get("n", 0)))
+    request = detail.get("request")
+    if isinstance(request, str):
+        if request in summary.requests:
+            summary.voided.add(event.seq)
+        summary.requests.add(request)
+
+
 def _take_back(summary: Summary, reopened: Event, events: Sequence[Event]) -> None:
-    """Void the terminal event, the failure that caused it, and the records of what that failure led to."""
+    """Void the terminal event and the failures that caused it; put in doubt what the body asked for after them."""
     detail = _detail(reopened)
     failed_seq = int(detail.get("failed_seq", 0))
-    cause = detail.get("cause_seq")
     summary.voided.add(failed_seq)
-    if cause is None:
+    causes = [int(seq) for seq in detail.get("cause_seqs", ())]
+    if not causes:
         return
-    summary.voided.add(int(cause))
-    summary.void_failures.add(int(cause))
+    summary.voided.update(causes)
+    summary.void_failures.update(causes)
     followed = set(detail.get("followed_by", ()))
-    summary.voided.update(event.seq for event in events if event.op in followed and int(cause) < event.seq < failed_seq)
+    between = range(causes[0] + 1, failed_seq)
+    summary.doubtful.update(event.seq for event in events if event.op in followed and event.seq in between)
 
 
 def _detail(event: Event) -> dict[str, Any]:

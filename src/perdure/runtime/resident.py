@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.signature import decode_call
-from perdure.errors import Diverged
 from perdure.kernel.kinds.step import StepOperation
 from perdure.model.event import Draft, Event
 from perdure.model.status import EventType
@@ -124,9 +123,10 @@ class ResidentRun:
 
     def _deliver(self) -> bool:
         """Return whether the log is exhausted, as far as it is known."""
-        undelivered, execution, voided = self._undelivered, self.execution, self._replayed.voided
+        undelivered, execution = self._undelivered, self.execution
+        voided, doubtful = self._replayed.voided, self._replayed.doubtful
         for _ in range(CHUNK):
-            if not self._live:
+            if execution.fresh and not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
             if not undelivered or self._holds or (execution.unrecorded and execution.holding):
                 return True
@@ -138,7 +138,7 @@ class ResidentRun:
             try:
                 if seq in voided:
                     self._void(event)
-                else:
+                elif seq not in doubtful or execution.asks_for(event):
                     execution.deliver(event)
             except BaseException as error:  # noqa: BLE001 - sorted out there
                 self._caught(error)
@@ -206,15 +206,8 @@ class ResidentRun:
             self._note_idle()
 
     def _go_live(self) -> bool:
-        """Once the log is exhausted: check that it fits, take in messages, then start what has no answer."""
+        """Once the log is exhausted: take in messages, then start what has no answer."""
         if self._undelivered or self._held:
-            return False
-        strays = self.execution.unmatched(self._replayed.open_ops)
-        if strays:
-            recorded = f"attempts of operation {strays[0]}"
-            text = f"replay diverged at operation {strays[0]}: recorded {recorded}, the code asked for nothing"
-            error = Diverged(text, expected=recorded, found="nothing", run_id=self.id)
-            closing.park_diverged(self, error, self._replayed)
             return False
         self._live = True
         self.execution.take_fresh()
@@ -241,15 +234,16 @@ class ResidentRun:
                 self.inbox_seen = message.n
                 draft = Draft(EventType.CANCEL_REQUESTED, self.now(), detail=_numbered(message))
                 event = self.recorder.add(draft, consumed=message.n)
+                if self._replayed is history.FRESH:  # shared by all runs that are new
+                    self._replayed = history.Summary()
+                history.note_message(self._replayed, event)
                 self._undelivered.append(event)
                 self._gate_seq = event.seq
         self.pump()
 
     def _start_fresh(self) -> None:
-        if not self.execution.fresh:
-            return
         fresh = self.execution.take_fresh()
-        if self.leaving:
+        if self.leaving or not fresh:
             return
         if self.execution.unrecorded and self.execution.holding:
             # What is not recorded starts at once, live and on replay: its place is not in the log.
@@ -257,7 +251,7 @@ class ResidentRun:
                 if operation.unrecorded:
                     operation.start(self)
             fresh = [operation for operation in fresh if not operation.unrecorded]
-        if self._gated or self.stopping or self._gate_is_shut():
+        if self._gated or self.stopping or self._fetching or (self._gate_seq and self._gate_is_shut()):
             self._gated.extend(fresh)
             return
         for operation in fresh:
@@ -397,6 +391,7 @@ class ResidentRun:
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
         self.stopping = True
+        self.evict()  # an idle run has nothing to do before its time, wherever it is
         if not self.attempts.running and not self._undelivered and not self._held:
             self.hand_back("the worker stops")
 

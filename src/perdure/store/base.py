@@ -102,13 +102,19 @@ class Store(Protocol):
         """
         ...
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim up to ``request.limit`` due runs in one short transaction.
 
         Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker that is ``dead`` or ``left``.
         Highest priority first; of one priority first those taken over, then earliest ``wake_at``, then the oldest.
-        Only runs of the given queues *and* workflows: rows that the worker cannot run never hide ones it can. Each
-        claim is the append that ``decide`` returns. A worker whose own row is not ``live`` gets nothing.
+        Only runs of the given queues *and* workflows: rows that the worker cannot run never hide ones it can; with
+        ``only``, that run and no other, whatever its queue. Each claim is the append that ``decide`` returns. A worker
+        whose own row is not ``live`` gets nothing.
+
+        Args:
+            request: who claims, and what it can serve.
+            decide: returns the append that claims a run. Pure.
+            block: False returns None at once, with nothing done, where the call would wait for another process.
         """
         ...
 

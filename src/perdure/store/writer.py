@@ -194,9 +194,17 @@ class StoreThread:
         self._name = name
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have ``call`` made on the thread."""
+        """Have ``call`` made on the thread.
+
+        Raises:
+            StoreUnavailable: the thread was stopped: whoever comes late must not start it again.
+        """
+        if self._stopped:
+            message = "the database is closed"
+            raise StoreUnavailable(message)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -213,11 +221,15 @@ class StoreThread:
                 result, error = None, raised
             loop.call_soon_threadsafe(_resolve, future, result, error)
 
-        self.post(work)
+        try:
+            self.post(work)
+        except StoreUnavailable as error:
+            future.set_exception(error)
         return future
 
     def stop(self) -> None:
-        """End the thread once it has made the calls it has."""
+        """End the thread once it has made the calls it has. There is no way back."""
+        self._stopped = True
         if self._thread is not None:
             self._calls.put(None)
             if self._thread is not threading.current_thread():

@@ -94,7 +94,8 @@ def operations(case: Case) -> Iterator[Finding]:
                 "operation", case.row.id, fact.seq, f"{fact.type} {'of no' if op is None else 'with an'} operation"
             )
         if fact.type == "run_reopened":
-            for other in _taken_back(fact, case.facts):
+            causes, doubtful = _taken_back(fact, case.facts)
+            for other in (*causes, *doubtful):
                 results.pop(other, None)
         if op is None:
             continue
@@ -117,6 +118,8 @@ class _Tries:
     not_before: int = 0
     intent: int = 0
     done: bool = False
+    in_doubt: bool = False
+    """A retry has left open whether the step goes on where it was, or begins anew."""
 
 
 def attempts(case: Case) -> Iterator[Finding]:
@@ -124,11 +127,15 @@ def attempts(case: Case) -> Iterator[Finding]:
     steps: defaultdict[str, _Tries] = defaultdict(_Tries)
     for fact in case.facts:
         if fact.type == "run_reopened":
-            for op, count in _taken_back(fact, case.facts).items():
-                steps[op] = _Tries(failed=count)
+            causes, doubtful = _taken_back(fact, case.facts)
+            for op in doubtful:
+                steps[op].in_doubt, steps[op].done, steps[op].not_before = True, False, 0
+            steps.update({op: _Tries(failed=count) for op, count in causes.items()})
         if fact.op is None or fact.kind != "step":
             continue
         step = steps[fact.op]
+        if step.in_doubt and fact.attempt == 1:
+            step = steps[fact.op] = _Tries()
         text = _untimely(fact, step)
         if text is not None:
             yield Finding("attempt", case.row.id, fact.seq, f"{fact.type} of operation {fact.op}: {text}")
@@ -152,13 +159,14 @@ def _untimely(fact: Fact, step: _Tries) -> str | None:
     return None
 
 
-def _taken_back(reopened: Fact, facts: list[Fact]) -> dict[str, int]:
-    """Return the operations an operator's retry lets start over, and how many attempts of each still count."""
+def _taken_back(reopened: Fact, facts: list[Fact]) -> tuple[dict[str, int], set[str]]:
+    """Return what an operator's retry tries again, with the attempts made; and the operations it puts in doubt."""
     detail = detail_of(reopened)
-    cause = next((fact for fact in facts if fact.seq == detail.get("cause_seq")), None)
-    if cause is None or cause.op is None:
-        return {}
-    return {**dict.fromkeys(detail.get("followed_by") or (), 0), cause.op: cause.attempt}
+    seqs = detail.get("cause_seqs") or [reopened.seq]
+    causes = {fact.op: fact.attempt for fact in facts if fact.seq in seqs and fact.op is not None}
+    between = range(min(seqs), reopened.seq)
+    given_up = {fact.op for fact in facts if fact.type == "step_cancelled" and fact.seq in between and fact.op}
+    return causes, (given_up | set(detail.get("followed_by") or ())) - set(causes)
 
 
 def readable(case: Case) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from perdure.kernel.execution import Execution
     from perdure.kernel.operation import Port
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Event
 
 
@@ -29,7 +29,7 @@ class Timer(Operation):
 
     def __init__(
         self,
-        run: Execution,
+        run: Requests,
         op_id: str,
         due: int,
         callback: Callable[..., object],
@@ -50,6 +50,9 @@ class Timer(Operation):
 
     def settle(self, event: Event) -> None:  # noqa: ARG002 - that it was recorded says all
         self.run.loop.call_soon(self._callback, *self._args, context=self._context)
+
+    def could_be(self, event: Event) -> bool:
+        return event.at >= self.due
 
     def when(self) -> float:
         """Return the due time in seconds, as asyncio's handles do."""

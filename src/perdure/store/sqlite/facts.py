@@ -11,7 +11,7 @@ import apsw
 from perdure.model.filter import Fact
 from perdure.store.migrate import migrations
 from perdure.store.sqlite import place
-from perdure.store.sqlite.schema import SqliteSchema
+from perdure.store.sqlite.batch import fetch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +27,7 @@ def facts(connection: apsw.Connection, path: Path, *, fixed: bool) -> tuple[Fact
     given = _SYNCHRONOUS.get(int(str(connection.pragma("synchronous"))), "?")
     return (
         Fact("sqlite", version, "" if fixed else "lacks the fix of the WAL-reset fault: install apsw >= 3.51.3"),
-        Fact(
-            "journal mode",
-            mode,
-            "" if mode == "wal" else "not wal: kill -9 and power cuts are not survived as promised",
-        ),
+        Fact("journal mode", mode, "" if mode == "wal" else "not wal: what is promised about crashes does not hold"),
         Fact("synchronous", given, "" if given in ("full", "extra") else "durability is 'process', not 'host'"),
         _schema(connection),
         *_file(path),
@@ -39,9 +35,9 @@ def facts(connection: apsw.Connection, path: Path, *, fixed: bool) -> tuple[Fact
 
 
 def _schema(connection: apsw.Connection) -> Fact:
-    applied, known = SqliteSchema(connection).applied() or [], migrations("sqlite")
-    name = f"{applied[-1].number:04d}_{applied[-1].name}" if applied else "none"
-    return Fact("schema", name, "" if len(applied) >= len(known) else "not current: run `perdure migrate`")
+    number, name, _ = fetch(connection, "migrations")[-1]  # an open store has applied at least one
+    current = number >= len(migrations("sqlite"))
+    return Fact("schema", f"{number:04d}_{name}", "" if current else "not current: run `perdure migrate`")
 
 
 def _file(path: Path) -> tuple[Fact, ...]:
@@ -57,9 +53,7 @@ def _file(path: Path) -> tuple[Fact, ...]:
         Fact("file", f"{real} ({status.st_size:,} bytes, log {log_bytes:,})"),
         Fact("rights", f"{mode:04o}", f"others can read or write it: chmod 600 {real}" if mode & 0o077 else ""),
         Fact(
-            "file system",
-            kind or "?",
-            "a network file system: SQLite cannot lock there" if place.NETWORK.match(kind) else "",
+            "file system", kind or "?", "a network one, where SQLite cannot lock" if place.NETWORK.match(kind) else ""
         ),
         Fact("free space", f"{free:,} bytes", "the disk is nearly full" if free < _LITTLE_BYTES else ""),
     )

@@ -168,32 +168,31 @@ class ClaimingContract(Contract):
         store.heartbeat("w1", 0)
         assert ids(claim(store, "w2", queues=("q1",), limit=3)) == ["b", "d", "e"]
 
-    def test_one_run_can_be_claimed_whatever_its_queue(self, store: Store) -> None:
+    def test_one_run_alone_can_be_claimed_whatever_its_queue(self, store: Store) -> None:
         now = store.now()
-        for run_id, queue in (("a", "q1"), ("b", "q2")):
-            accept(store, Author(run_id, now).create(queue=queue))
-        enlist(store, "w1")
-        request = ClaimRequest("w1", ("q1",), ("order",), 5, only="b")
-        assert ids(store.claim(request, claims_for("w1"))) == ["b"]
-        assert store.claim(request, claims_for("w1")) == []
-        assert row_of(store, "a").status == "pending"
-
-    def test_one_run_is_claimed_only_if_it_could_be_anyway(self, store: Store) -> None:
-        now = store.now()
-        accept(
-            store,
-            Author("later", now).create(wake_at=now + 3600 * SECOND),
-            Author("foreign", now).create(workflow="other"),
-        )
-        running(store, "owned", owner="w2")
-        accept(store, running(store, "done", owner="w2").completed())
+        for run_id, queue, workflow, wake_at in (
+            ("wanted", "far", "order", now),
+            ("other", "default", "order", now),
+            ("later", "default", "order", now + 3600 * SECOND),
+            ("foreign", "default", "invoice", now),
+        ):
+            accept(store, Author(run_id, now).create(queue=queue, workflow=workflow, wake_at=wake_at, priority=0))
         enlist(store, "w1", "w2")
-        for run_id in ("later", "foreign", "owned", "done", "nothing"):
-            assert store.claim(ClaimRequest("w1", ("default",), ("order",), 5, only=run_id), claims_for("w1")) == []
-        store.heartbeat("w2", 0)
-        request = ClaimRequest("w1", ("default",), ("order",), 5, only="owned")
-        assert store.claim(request._replace(take_over=False), claims_for("w1")) == []
-        assert ids(store.claim(request, claims_for("w1"))) == ["owned"]
+        for run_id in ("later", "foreign", "unknown"):
+            assert claim(store, only=run_id) == []
+        assert ids(claim(store, only="wanted")) == ["wanted"]
+        assert claim(store, "w2", only="wanted") == []
+        store.heartbeat("w1", 0)
+        assert claim(store, "w2", only="wanted", take_over=False) == []
+        assert ids(claim(store, "w2", only="wanted")) == ["wanted"]
+        assert ids(claim(store, "w2")) == ["other"]
+
+    def test_one_run_alone_of_an_unknown_worker_is_taken_over_after_a_sweep(self, store: Store) -> None:
+        running(store, owner="ghost")
+        enlist(store, "w2")
+        assert claim(store, "w2", only="run-1") == []
+        store.sweep()
+        assert ids(claim(store, "w2", only="run-1")) == ["run-1"]
 
     def test_a_claim_shows_the_end_of_the_log_in_order(self, store: Store) -> None:
         author = running(store)

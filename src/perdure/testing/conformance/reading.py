@@ -140,11 +140,10 @@ class ReadingContract(Contract):
         ]
         assert [worker.id for worker in stats.workers] == ["w1", "w2"]
 
-    def test_facts_have_names_and_say_what_is_wrong_in_one_line(self, store: Store) -> None:
+    def test_facts_have_names_and_a_good_store_has_no_problem(self, store: Store) -> None:
         facts = store.facts()
-        assert facts
-        assert len({fact.name for fact in facts}) == len(facts)
-        assert not any("\n" in text for fact in facts for text in (fact.name, fact.value, fact.problem))
+        assert len({fact.name for fact in facts}) == len(facts) > 0
+        assert [fact for fact in facts if fact.problem] == []
 
     def test_the_clock_does_not_go_back(self, store: Store) -> None:
         times = [store.now() for _ in range(2000)]

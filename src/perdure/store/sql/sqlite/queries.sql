@@ -106,6 +106,13 @@ select * from request where run_id = ?
 -- load: a log from a place on
 select * from event where run_id = ? and seq >= ? order by seq limit ?
 
+-- load_tails: the ends of several logs, each in order
+with log (run_id, top) as (
+    select j.value, (select max(e.seq) from event as e where e.run_id = j.value) from json_each(?) as j
+)
+select event.* from log join event on event.run_id = log.run_id and event.seq > log.top - ?
+order by event.run_id, event.seq
+
 -- load_tail: the end of a log, backwards
 select * from event where run_id = ? order by seq desc limit ?
 
@@ -144,6 +151,9 @@ update worker set state = 'dead' where state = 'live'
 -- insert_worker: a worker begins its life; done twice if the answer was lost
 insert into worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
+-- is_gone: whether a worker's runs may be taken over
+select 1 from worker where id = ? and state <> 'live'
+
 -- is_live: whether a worker may claim
 select 1 from worker where id = ? and state = 'live'
 
@@ -155,6 +165,11 @@ update worker set heartbeat_at = ?2, expires_at = ?2, state = 'left' where id = 
 
 -- owned: what a worker owns
 select id, epoch, inbox_n from run where status = 'running' and owner = ?
+
+-- sweep_due: whether a sweep would change anything
+select
+    exists (select 1 from worker where state <> 'live' or expires_at <= ?)
+    or exists (select 1 from run where status = 'running' and owner not in (select id from worker))
 
 -- bury: mark workers whose lease has ended
 update worker set state = 'dead' where state = 'live' and expires_at <= ? returning id

@@ -1,0 +1,44 @@
+"""What `perdure.verify` reads, taken from a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.store.memory import MemoryStore
+from perdure.verify.evidence import Case, Fact, Grave, Standing
+
+
+class MemoryEvidence:
+    """`perdure.verify.evidence.Evidence` of a store in memory."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def damage(self) -> Iterator[str]:
+        yield from ()
+
+    def cases(self) -> Iterator[Case]:
+        for row in self._store._runs.values():
+            standing = Standing(
+                row.id,
+                row.status,
+                row.wake_at,
+                row.owner,
+                row.epoch,
+                row.inbox_n,
+                row.tags,
+                row.created_at,
+                row.updated_at,
+            )
+            facts = [Fact._make(event[1:]) for event in self._store._events[row.id]]
+            inbox = [message.n for message in self._store._inbox[row.id]]
+            yield Case(standing, facts, inbox, set(self._store._tags[row.id]))
+
+    def graves(self) -> Iterator[Grave]:
+        for tombstone in self._store._tombstones.values():
+            yield Grave(tombstone.run_id, tombstone.status)
+
+    def strays(self) -> Iterator[tuple[str, str]]:
+        for table in ("_events", "_inbox", "_tags"):
+            for run_id in getattr(self._store, table).keys() - self._store._runs.keys():
+                yield table, run_id
