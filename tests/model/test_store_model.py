@@ -189,7 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
         def same(row: Any, recent: Any, now: int) -> Any:
             return decided.setdefault(row.id, decide(row, recent, now))
 
-        expected, found = (store.claim(request, same) for store in self.stores)
+        expected, found = (store.claim(request, same) or [] for store in self.stores)
         assert found == expected
         for claimed in expected:
             author = Author(claimed.row.id, self.time)

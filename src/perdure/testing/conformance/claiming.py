@@ -9,7 +9,7 @@ import pytest
 from perdure.model.claim import TAIL_EVENTS, ClaimRequest
 from perdure.model.status import EventType
 from perdure.model.write import COMMITTED, Conflict
-from perdure.testing.author import Author, claims_for, worker
+from perdure.testing.author import Author, worker
 from perdure.testing.conformance.contract import SECOND, Contract, accept, claim, commit, enlist, row_of, running
 
 if TYPE_CHECKING:
