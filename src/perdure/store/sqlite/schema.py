@@ -32,10 +32,12 @@ class SqliteSchema:
 
     def applied(self) -> list[Applied] | None:
         """Return what was applied; None for a file without a schema of ours."""
-        if self._connection.table_exists("main", "schema_migration"):
+        # Asked of the file, not of the connection: that may still believe what it saw before it got the lock.
+        tables = {name for (name,) in fetch(self._connection, "tables")}
+        if "schema_migration" in tables:
             return [Applied._make(row) for row in fetch(self._connection, "migrations")]
         for name in _OURS:
-            if self._connection.table_exists("main", name):
+            if name in tables:
                 message = f"the file belongs to another program: it has a table '{name}' that perdure did not make"
                 raise UsageError(message, hint="name another file")
         return None

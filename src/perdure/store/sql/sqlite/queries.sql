@@ -300,3 +300,6 @@ select number, name, checksum from schema_migration order by number
 
 -- data_version: changes when another connection commits
 pragma data_version
+
+-- tables: what is in the file
+select name from sqlite_schema where type = 'table'
