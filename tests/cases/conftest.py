@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -85,3 +85,12 @@ def world(tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> Wo
     made = World(tmp_path, spawn)
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
+    """Give an open engine with the workflows of the test's module, on each backend."""
+    url = "sqlite://" if request.param == "memory" else world.url
+    flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]
+    async with perdure.Engine(url, flows, lease="2s", grace=0, max_bytes=200_000_000) as opened:
+        yield opened

@@ -27,7 +27,7 @@ async def cancelled(run: perdure.Run[Any]) -> None:
 
 
 @SCALES
-async def test_case_CON_13(world: World, runs: int) -> None:
+async def test_case_con_13(world: World, runs: int) -> None:
     """A cancel is swallowed by a step that finishes at that moment; it is as if it had never been asked.
 
     Endless loops of short steps, async and on threads, cancelled at random times.
@@ -47,7 +47,7 @@ async def test_case_CON_13(world: World, runs: int) -> None:
         await asyncio.gather(*map(later, handles))
 
 
-async def test_case_CON_17(world: World) -> None:
+async def test_case_con_17(world: World) -> None:
     """A caller gives up waiting, and the workflow hangs or ends with it.
 
     The waiting task is cancelled, a wait times out, the caller's whole event loop ends; the run goes on.
@@ -79,7 +79,7 @@ async def test_case_CON_17(world: World) -> None:
         assert await run.result() == "rested"
 
 
-async def test_case_CON_19(world: World) -> None:
+async def test_case_con_19(world: World) -> None:
     """A cancelled sync step keeps running in its thread while the status says it has stopped.
 
     The run stays `running` until the thread has ended, and only then is cancelled; after a time-out the next attempt
@@ -100,7 +100,7 @@ async def test_case_CON_19(world: World) -> None:
 
 
 @pytest.mark.parametrize("times", [5, pytest.param(50, marks=[pytest.mark.nightly])])
-async def test_case_CON_20(world: World, times: int) -> None:
+async def test_case_con_20(world: World, times: int) -> None:
     """A run is cancelled before its first instruction, so that no handler writes its status.
 
     Started and cancelled in consecutive statements; while queued, delayed, in a retry delay, and parked.
@@ -130,7 +130,7 @@ async def test_case_CON_20(world: World, times: int) -> None:
 
 
 @SCALES
-async def test_case_CON_22(world: World, runs: int) -> None:
+async def test_case_con_22(world: World, runs: int) -> None:
     """Clean-up code on cancel runs only sometimes.
 
     try: ten steps, finally: step `release`; cancelled at random times. Every run that began a step has released,
@@ -152,7 +152,7 @@ async def test_case_CON_22(world: World, runs: int) -> None:
     assert released == dict.fromkeys(began, 1) | {run: 1 for run in released if run not in began}
 
 
-async def test_case_CON_22_killed(world: World) -> None:
+async def test_case_con_22_killed(world: World) -> None:
     """The same with the worker killed during `release`: it runs again elsewhere."""
     async with world.client() as client:
         run = await client.start(flows.tidy, id="r")
@@ -167,11 +167,11 @@ async def test_case_CON_22_killed(world: World) -> None:
 
 
 @pytest.mark.parametrize("times", [60, pytest.param(300, marks=[pytest.mark.nightly])])
-async def test_case_CON_23(world: World, times: int) -> None:
+async def test_case_con_23(world: World, times: int) -> None:
     """A cancelled start call creates a nameless run.
 
-    (The part that exists: `start`; children come later.) Cancelled 0 to 5 ms after it was called:
-    there is exactly one run with the asked id, or none, and the engine works on. Source: dbos-inc/dbos-transact-py PR#732.
+    (The part that exists: `start`; children come later.) Cancelled 0 to 5 ms after it was called: there is exactly
+    one run with the asked id, or none, and the engine works on. Source: dbos-inc/dbos-transact-py PR#732.
     """
     async with world.engine() as engine:
         for n in range(times):

@@ -17,17 +17,21 @@ from tests.cases.ledger import until
 FAN = ["a", "b", "c", ["x0", "x1", "x2"], ["y0", "y1", "y2"]]
 
 
-async def kill_and_go_on(world: World, flow: str, runs: int, kills: int, **env: str) -> list[Any]:
-    """Kill a worker ``kills`` times while the runs are under way, each next one with another hash seed."""
+async def kill_and_go_on(world: World, flow: str, runs: int, kills: int) -> list[Any]:
+    """Kill a worker ``kills`` times while the runs are under way, each next one with another hash seed.
+
+    None of the runs may be taken for one that kills its workers, so the limit of deaths is high.
+    """
     async with world.client() as client:
         handles: list[perdure.Run[Any]] = [await client.start(flow, id=f"r{n}") for n in range(runs)]
         for n in range(kills):
             before = world.ledger.count()
-            child = world.worker(f"W{n}", concurrency=max(2, runs // 2), env={"PYTHONHASHSEED": str(n)})
+            env = {"PYTHONHASHSEED": str(n)}
+            child = world.worker(f"W{n}", concurrency=max(2, runs // 2), max_deaths=50, env=env)
             await until(lambda before=before: world.ledger.count() > before + runs, what="some steps ran")  # type: ignore[misc]
             child.destroy()
-        world.worker("last", env={"PYTHONHASHSEED": "99"})
-        return [await handle.result(timeout=15) for handle in handles]
+        world.worker("last", max_deaths=50, env={"PYTHONHASHSEED": "99"})
+        return [await handle.result(timeout=30) for handle in handles]
 
 
 def one_record_each(world: World) -> bool:
@@ -36,7 +40,7 @@ def one_record_each(world: World) -> bool:
 
 
 @pytest.mark.parametrize("runs,kills", [(12, 2), pytest.param(100, 6, marks=[pytest.mark.nightly])])
-async def test_case_CON_01(world: World, runs: int, kills: int) -> None:
+async def test_case_con_01(world: World, runs: int, kills: int) -> None:
     """Parallel steps get their numbers by luck; recovery sees another order and loops on a mismatch.
 
     A gather of steps and of chains of steps with random durations, killed at random points, recovered elsewhere.
@@ -49,7 +53,7 @@ async def test_case_CON_01(world: World, runs: int, kills: int) -> None:
 
 
 @pytest.mark.parametrize("runs,kills", [(6, 3), pytest.param(50, 10, marks=[pytest.mark.nightly])])
-async def test_case_CON_02(world: World, runs: int, kills: int) -> None:
+async def test_case_con_02(world: World, runs: int, kills: int) -> None:
     """asyncio's helpers iterate over sets, so that a replay schedules in another order.
 
     wait, as_completed, TaskGroup, Queue and Lock around steps; recovered under other hash seeds: no mismatch.
@@ -65,7 +69,7 @@ async def test_case_CON_02(world: World, runs: int, kills: int) -> None:
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(200, marks=[pytest.mark.nightly])])
-async def test_case_CON_06(world: World, runs: int) -> None:
+async def test_case_con_06(world: World, runs: int) -> None:
     """Several wake-ups at one instant: two deciders schedule the same next step.
 
     Three timers due in the same microsecond, first-of and all-of, the run out of memory meanwhile, four workers.
@@ -83,7 +87,7 @@ async def test_case_CON_06(world: World, runs: int) -> None:
     assert world.rows("select count(distinct run_id) from event where type = 'run_waiting'")[0][0] > runs / 2
 
 
-async def test_case_CON_07(world: World) -> None:
+async def test_case_con_07(world: World) -> None:
     """Blocking code in one job stops the others: sync functions run on the event loop.
 
     Sync steps of a second run side by side and do not delay async ones. An async step that blocks the loop for three
@@ -111,7 +115,7 @@ async def test_case_CON_07(world: World) -> None:
     assert "'r'" in line
 
 
-async def test_case_CON_08(world: World) -> None:
+async def test_case_con_08(world: World) -> None:
     """A thread pool is starved by steps that call back into the loop and wait for a thread of the pool.
 
     Two threads, ten sync steps that each start a run, wait for it and read its status through the blocking API.

@@ -17,7 +17,7 @@ from tests.cases import flows
 from tests.cases.conftest import World
 
 
-async def test_case_IDE_01(world: World) -> None:
+async def test_case_ide_01(world: World) -> None:
     """The same id started concurrently runs twice: idempotent only after the first run has ended.
 
     Twenty concurrent starts of one id: tasks, threads and four processes. One execution; everybody gets the same run
@@ -47,7 +47,7 @@ async def test_case_IDE_01(world: World) -> None:
     assert world.ledger.count("wait_async") == 1
 
 
-async def test_case_IDE_05(world: World) -> None:
+async def test_case_ide_05(world: World) -> None:
     """The same key with another request gets the old answer silently, or blocks every later request.
 
     Another payload is a conflict that carries the run's id, and nothing runs; the first payload still attaches.
@@ -65,7 +65,7 @@ async def test_case_IDE_05(world: World) -> None:
     assert world.ledger.count() == 1
 
 
-async def test_case_IDE_06(world: World) -> None:
+async def test_case_ide_06(world: World) -> None:
     """A client that retries a start after a lost reply is refused, although the first one worked.
 
     The process is killed after the start was stored; the reply of a commit is lost; the caller gives up. Each time the
@@ -102,11 +102,11 @@ def lose_replies(store: Any) -> None:
     store.commit = losing  # type: ignore[method-assign]
 
 
-async def test_case_IDE_12(world: World) -> None:
+async def test_case_ide_12(world: World) -> None:
     """A key is held for ever by a dead run: no new run with it is accepted.
 
-    (Unique keys come with queues; the key here is the run's id.) The worker of a run is killed; the same start attaches,
-    and the run is resumed; a purge sets nothing free by accident. Source: oban-bg/oban#424.
+    (Unique keys come with queues; the key here is the run's id.) The worker of a run is killed; the same start
+    attaches, and the run is resumed; a purge sets nothing free by accident. Source: oban-bg/oban#424.
     """
     async with world.client() as client:
         await client.start(flows.named, id="k")
@@ -131,7 +131,7 @@ OPTIONS: dict[str, list[Any]] = {
 }
 
 
-async def test_case_IDE_14(world: World) -> None:
+async def test_case_ide_14(world: World) -> None:
     """A combination of options is rejected by one entry point and silently accepted by another.
 
     Every pair of options, right and wrong, through the engine with a worker, a client, and the blocking engine: the

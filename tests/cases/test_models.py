@@ -36,12 +36,12 @@ async def typed(given: Model, other: Derived) -> tuple[Model, Derived]:
     return await annotated(first, second)
 
 
-async def test_case_SER_11(world: World) -> None:
+async def test_case_ser_11(world: World) -> None:
     """A datetime field of a model comes back as a date, or the model is refused.
 
-    A pydantic model and a dataclass as input, step result and result, annotated; recovered by another engine in between.
-    Without an annotation they are stored under their type's name or refused at the step, never as something else.
-    Source: temporalio/sdk-python#207, temporalio/sdk-python#126.
+    A pydantic model and a dataclass as input, step result and result, annotated; recovered by another engine in
+    between. Without an annotation they are stored under their type's name or refused at the step, never as something
+    else. Source: temporalio/sdk-python#207, temporalio/sdk-python#126.
     """
     async with world.engine([typed], evict_after="50ms") as engine:
         run = await engine.start(typed, model(), derived(), id="r")
@@ -52,10 +52,8 @@ async def test_case_SER_11(world: World) -> None:
         assert type(found[0]) is Model
         assert found[0].at == model().at
         handle = await engine.start(untyped)
-        try:
-            assert await handle.result(timeout=5) is True
-        except perdure.RunFailed as error:
-            assert isinstance(error.__cause__, perdure.CodecError)
+        found = await asyncio.gather(handle.result(timeout=5), return_exceptions=True)
+        assert found == [True] or isinstance(found[0].__cause__, perdure.CodecError)
     assert world.ledger.count("annotated", run.id) == 2
 
 
@@ -109,14 +107,14 @@ async def bystander() -> str:
     return "well"
 
 
-async def test_case_VER_04(world: World) -> None:
+async def test_case_ver_04(world: World) -> None:
     """After a deploy that adds a required field, a result stored before cannot be decoded; the run retries for ever.
 
     The run is parked with the type, the field and the step; the step is not run again, other runs go on; after a
     deploy with a default, `retry` leads to success. Source: PostHog/posthog PR#56068.
     """
     async with world.engine([deploy(OldPoint)], evict_after="20ms") as engine:
-        run = await engine.start("versioned", id="r")
+        run: perdure.Run[Any] = await engine.start("versioned", id="r")
         await world.ledger.until("locate")
     async with world.engine([deploy(PointRequired), bystander]) as engine:
         with pytest.raises(RunParked, match="cannot be read") as caught:

@@ -19,7 +19,7 @@ from tests.process import Child
 LEASE = 1.0
 
 
-async def test_case_REC_03(world: World) -> None:
+async def test_case_rec_03(world: World) -> None:
     """Rolling deploy with the same worker name strands work between the old and the new process.
 
     Old and new worker share the name; the old one is told to stop while the run sleeps.
@@ -36,7 +36,7 @@ async def test_case_REC_03(world: World) -> None:
     assert world.ledger.count("first") == world.ledger.count("last") == 1
 
 
-async def test_case_REC_04(world: World) -> None:
+async def test_case_rec_04(world: World) -> None:
     """A restarted process under its old name is taken for its dead self, and its orphans are left alone.
 
     Killed with three runs, started again at once under the same name, with new work to do.
@@ -56,7 +56,7 @@ async def test_case_REC_04(world: World) -> None:
         assert [await run.result(timeout=15) for run in runs] == ["a"] * 3
 
 
-async def test_case_REC_05(world: World) -> None:
+async def test_case_rec_05(world: World) -> None:
     """A recovered run halts between two steps, and what waits behind it stands still.
 
     Killed right after the second of three steps was recorded; five more runs wait for the one slot.
@@ -74,7 +74,7 @@ async def test_case_REC_05(world: World) -> None:
     )
 
 
-async def test_case_REC_07(world: World) -> None:
+async def test_case_rec_07(world: World) -> None:
     """A killed worker ignores the retry budget: the job vanishes although it has attempts left.
 
     The first attempt kills its worker; a second worker makes the second attempt; the run is listed all along.
@@ -90,7 +90,7 @@ async def test_case_REC_07(world: World) -> None:
     assert [entry.worker for entry in world.ledger.entries("suicide")] == ["W1", "W2"]
 
 
-async def test_case_REC_08(world: World) -> None:
+async def test_case_rec_08(world: World) -> None:
     """Several reapers handle the same dead run, and use up its attempts.
 
     Five workers look for dead owners at the same moment; one of them takes the run over.
@@ -111,7 +111,7 @@ async def test_case_REC_08(world: World) -> None:
 
 
 @pytest.mark.parametrize("flow", ["long_async", "long_sync"])
-async def test_case_REC_11(world: World, flow: str) -> None:
+async def test_case_rec_11(world: World, flow: str) -> None:
     """A step longer than the rescue time is handed to a second worker although its worker is well.
 
     A step of several leases, async and on a thread, with three workers.
@@ -132,7 +132,7 @@ FREEZES = {
 }
 
 
-async def test_case_REC_12(world: World) -> None:
+async def test_case_rec_12(world: World) -> None:
     """A checkpoint written after the lease was lost overwrites that of the new owner.
 
     The first worker is frozen at the very write (of a result, a timer, a checkpoint, a value, the final status),
@@ -164,7 +164,7 @@ async def test_case_REC_12(world: World) -> None:
     assert second == dict.fromkeys(FREEZES, 1)
 
 
-async def test_case_REC_14(world: World) -> None:
+async def test_case_rec_14(world: World) -> None:
     """A poison pill that kills its worker is redelivered for ever and takes the workers down one by one.
 
     A step kills its process each time; a supervisor starts workers anew; twenty good runs wait beside it.
@@ -193,7 +193,7 @@ async def until_gone(child: Child, or_else: Callable[[], bool]) -> None:
     await until(lambda: child.process.poll() is not None or or_else(), 12, "the worker dies, or the run is parked")
 
 
-async def test_case_REC_22(world: World) -> None:
+async def test_case_rec_22(world: World) -> None:
     """After a power-cut of the whole machine the run in flight stays running and holds the only slot.
 
     Every process is killed during a long step; all are started again; another run follows in the one slot.

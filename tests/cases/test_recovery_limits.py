@@ -19,7 +19,7 @@ from tests.cases.ledger import until
 LEASE = 1.0
 
 
-async def test_case_REC_10(world: World) -> None:
+async def test_case_rec_10(world: World) -> None:
     """A step that keeps the interpreter lock starves the heartbeat, is taken for dead and started elsewhere.
 
     One C-level call holds the lock for three leases; two idle workers. The lease is lost: the second attempt counts,
@@ -48,7 +48,7 @@ def claim_and_die(store: Store, run_workflow: str, ids: CommitIds) -> None:
         time.sleep(0.01)
 
 
-async def test_case_REC_15(world: World) -> None:
+async def test_case_rec_15(world: World) -> None:
     """One row over its attempt limit makes every fetch fail, for all other rows too.
 
     A run stands at its limit of deaths when ten more are enqueued. Source: oban-bg/oban#652.
@@ -84,7 +84,7 @@ from tests.cases.flows import named
 """
 
 
-async def test_case_REC_17(world: World) -> None:
+async def test_case_rec_17(world: World) -> None:
     """The rescuer itself is stuck: recovery is an ordinary locked job, and when it stalls everything stalls.
 
     Killed inside the transaction of its maintenance pass; a new worker recovers the orphan all the same.
@@ -104,7 +104,7 @@ async def test_case_REC_17(world: World) -> None:
         assert time.monotonic() - began < 2 * LEASE + 3
 
 
-async def test_case_REC_18(world: World) -> None:
+async def test_case_rec_18(world: World) -> None:
     """A retry attempt hangs, and the run waits for a result that only this attempt can produce.
 
     Three attempts with a time limit: the first raises, the second hangs for ever, the third returns.
@@ -122,7 +122,7 @@ async def test_case_REC_18(world: World) -> None:
 
 
 @pytest.mark.parametrize("evict", ["50ms", "30s"])
-async def test_case_REC_21(world: World, evict: str) -> None:
+async def test_case_rec_21(world: World, evict: str) -> None:
     """The first failing step after a wait neither fails the run nor is retried.
 
     A durable wait (a timer; the run leaves memory meanwhile, or not), then a step that raises: with one attempt the

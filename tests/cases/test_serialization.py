@@ -6,9 +6,8 @@ import asyncio
 import json
 import math
 import socket
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,6 @@ from perdure import CodecError, Retry, RunFailed, Status, StepFailed, step, work
 from tests.cases.conftest import World
 from tests.cases.ledger import note
 from tests.process import Spawner
-
-MODULE = sys.modules[__name__]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
-    """Give an open engine on each backend."""
-    url = "sqlite://" if request.param == "memory" else world.url
-    flows = [value for value in vars(MODULE).values() if isinstance(value, perdure.Workflow)]
-    async with perdure.Engine(url, flows, lease="2s", grace=0, max_bytes=200_000_000) as opened:
-        yield opened
 
 
 class Awkward(Exception):
@@ -76,7 +64,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_case_SER_01(
+async def test_case_ser_01(
     engine: perdure.Engine, spawn: Spawner, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
     """An exception whose constructor needs arguments: looking at the failed run raises TypeError.
@@ -147,7 +135,7 @@ async def hostile(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", HOSTILE)
-async def test_case_SER_03(engine: perdure.Engine, which: str) -> None:
+async def test_case_ser_03(engine: perdure.Engine, which: str) -> None:
     """An exception carries something that cannot be stored: the failure itself cannot be stored, the caller waits on.
 
     Open socket, lock, lambda, such a cause, a cyclic context, a `__str__` that raises, a group of three.
@@ -177,7 +165,7 @@ async def reraises() -> None:
 
 
 @pytest.mark.parametrize("codecs", [("json",), ("json", "zstd")])
-async def test_case_SER_04(world: World, codecs: tuple[str, ...]) -> None:
+async def test_case_ser_04(world: World, codecs: tuple[str, ...]) -> None:
     """The real error is masked by an error of the serializer.
 
     For each codec that comes with the engine: ValueError("boom") is stored as such, with the step's line.
@@ -238,7 +226,7 @@ async def body_gives(which: str) -> Any:
 
 
 @pytest.mark.parametrize("which", UNSTORABLE)
-async def test_case_SER_05(engine: perdure.Engine, which: str, world: World) -> None:
+async def test_case_ser_05(engine: perdure.Engine, which: str, world: World) -> None:
     """A result that cannot be stored is stored as nonsense, or recovered for ever.
 
     From a step and from a body: fails with a codec error that names the step and the type; never tried again.
@@ -283,7 +271,7 @@ async def raises_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "🐟 中 é̂", "\ud800", "\x1b[31m\r\n"])
-async def test_case_SER_06(engine: perdure.Engine, text: str) -> None:
+async def test_case_ser_06(engine: perdure.Engine, text: str) -> None:
     """A NUL character in a value makes the database refuse it, and the task can neither succeed nor fail.
 
     As input, step result, published value, dict key and exception text; ids, names and tags with it are refused.
@@ -306,7 +294,7 @@ async def test_case_SER_06(engine: perdure.Engine, text: str) -> None:
         assert len([info async for info in engine.list()]) == before
 
 
-async def test_case_SER_07(engine: perdure.Engine) -> None:
+async def test_case_ser_07(engine: perdure.Engine) -> None:
     """NaN and infinities: the database's JSON type refuses them, and the result of hours is thrown away.
 
     Nan, both infinities and minus zero, through a step and the log. (The HTTP body comes with the HTTP part.)
@@ -319,7 +307,7 @@ async def test_case_SER_07(engine: perdure.Engine) -> None:
         assert math.copysign(1, found["z"]) == -1.0
 
 
-async def test_case_SER_09(engine: perdure.Engine) -> None:
+async def test_case_ser_09(engine: perdure.Engine) -> None:
     """Emoji and other four-byte characters become question marks or errors.
 
     As value, run id, tag, queue name and exception text, on both backends there are; MySQL's charsets come with MySQL.
@@ -336,96 +324,6 @@ async def test_case_SER_09(engine: perdure.Engine) -> None:
         await failed.result(timeout=5)
     assert caught.value.message == text
     assert (await failed.info()).detail == f"ValueError: {text}"
-
-
-@workflow
-async def length(value: Any) -> int:
-    return len(await same(value))
-
-
-@pytest.mark.parametrize("size", [1_000_000, 20_000_000, pytest.param(100_000_000, marks=[pytest.mark.nightly])])
-async def test_case_SER_13(engine: perdure.Engine, world: World, size: int) -> None:
-    """A value above a limit is tried for ever with an obscure error; the run never fails.
-
-    Input, result and exception text of a given size are stored and returned; with a limit set they are refused once,
-    with size and limit, and the worker goes on. Source: temporalio/sdk-python#1285, pydantic/pydantic-ai#7164, PR#7157.
-    """
-    assert await engine.run(length, "x" * size) == size
-    failed = await engine.start(raises_text, "x" * size)
-    with pytest.raises(RunFailed, match="xxx"):
-        await failed.result(timeout=15)
-    async with perdure.Engine("sqlite://", [length, makes_big, echo], max_bytes=500_000) as limited:
-        with pytest.raises(CodecError, match=r"500,?000"):
-            await limited.start(length, "x" * size)
-        run = await limited.start(makes_big, size)
-        with pytest.raises(RunFailed, match=r"500,?000"):
-            await run.result(timeout=15)
-        assert world.ledger.count("big") == 1
-        assert await limited.run(echo, 1) == [1, 1]
-        text = await limited.start(raises_text_of, size)
-        with pytest.raises(RunFailed):
-            await text.result(timeout=15)
-        assert await text.status() == Status.FAILED
-
-
-@step(retry=Retry(attempts=3, initial="1ms"))
-async def big(size: int) -> str:
-    note()
-    return "x" * size
-
-
-@workflow
-async def makes_big(size: int) -> str:
-    return await big(size)
-
-
-@step
-async def raise_big(size: int) -> None:
-    raise ValueError("x" * size)
-
-
-@workflow
-async def raises_text_of(size: int) -> None:
-    await raise_big(size)
-
-
-def dig(depth: int) -> None:
-    if depth == 0:
-        raise ValueError("deep")
-    dig(depth - 1)
-
-
-@step
-async def raise_deep() -> None:
-    dig(900)
-
-
-@workflow
-async def raises_deep() -> None:
-    await raise_deep()
-
-
-async def test_case_SER_14(engine: perdure.Engine) -> None:
-    """An error text longer than its column makes the status write fail.
-
-    A message of 5 MB and a traceback of 900 frames are cut with a visible mark; too long names are refused early.
-    Source: celery/django-celery PR#12.
-    """
-    long = await engine.start(raises_text_of, 5_000_000)
-    with pytest.raises(RunFailed) as caught:
-        await long.result(timeout=10)
-    assert await long.status() == Status.FAILED
-    assert len(caught.value.message) < 5_000_000
-    assert "…" in caught.value.message or "cut" in caught.value.message
-    assert ((await long.info()).detail or "").endswith("…")
-    deep = await engine.start(raises_deep)
-    with pytest.raises(RunFailed, match="deep") as caught:
-        await deep.result(timeout=10)
-    assert 'raise ValueError("deep")' in caught.value.traceback_text
-    with pytest.raises(perdure.UsageError, match="255"):
-        step(name="n" * 600)(coroutine)
-    with pytest.raises(perdure.UsageError, match="255"):
-        await engine.start(echo, 1, queue="q" * 300)
 
 
 def test_every_value_of_the_hostile_cases_is_really_hostile() -> None:

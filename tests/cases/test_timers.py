@@ -32,7 +32,7 @@ def skew(monkeypatch: pytest.MonkeyPatch) -> Skew:
     return Skew(monkeypatch)
 
 
-async def test_case_TIM_11(world: World) -> None:
+async def test_case_tim_11(world: World) -> None:
     """The loop sleeps until the old next time and ignores a nearer timer that is added meanwhile.
 
     Only a timer due in an hour exists when another process adds one due in 1 s and a delayed run due in 1.5 s.
@@ -52,7 +52,7 @@ async def test_case_TIM_11(world: World) -> None:
 
 
 @pytest.mark.parametrize("shift", [-60.0, 60.0])
-async def test_case_TIM_12(world: World, skew: Skew, shift: float) -> None:
+async def test_case_tim_12(world: World, skew: Skew, shift: float) -> None:
     """The clock steps back: ticks are lost, leases last too long or expire too soon.
 
     A durable sleep and a step of several leases are under way when the wall clock is moved by a minute; an engine that
@@ -103,12 +103,12 @@ BAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def test_case_TIM_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_case_tim_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyPatch) -> None:
     """A very long sleep overflows, and raises or fires at once.
 
-    30 days, 400 days and 300 years are pending with the exact due time; 0 returns at once; what is negative, not a number
-    or too long is a ValueError at the call, also as delay, timeout, wait of a retry and lease. After 30 days the first one
-    fires. Source: vercel/workflow PR#824, aws/aws-durable-execution-sdk-js PR#475, nodejs/node#4541.
+    30 days, 400 days and 300 years are pending with the exact due time; 0 returns at once; what is negative, not a
+    number or too long is a ValueError at the call, also as delay, timeout, wait of a retry and lease. After 30 days
+    the first one fires. Source: vercel/workflow PR#824, aws/aws-durable-execution-sdk-js PR#475, nodejs/node#4541.
     """
     spans = {"30d": 30 * 86_400.0, "400d": 400 * 86_400.0, "300y": 300 * YEAR}
     async with world.engine([sleeps, sleeps_badly], evict_after="20ms") as engine:
@@ -140,7 +140,7 @@ async def test_case_TIM_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyP
         assert await engine.get("400d").status() == await engine.get("300y").status() == Status.WAITING
 
 
-async def test_case_TIM_16(world: World, skew: Skew) -> None:
+async def test_case_tim_16(world: World, skew: Skew) -> None:
     """A delayed job runs early because its due time was computed on one clock and is compared with another.
 
     Clients whose wall clock is ten minutes slow and ten minutes fast enqueue with a delay; a worker with a wrong clock
@@ -193,7 +193,7 @@ async def races() -> list[Any]:
     return found
 
 
-async def test_case_TIM_18(world: World) -> None:
+async def test_case_tim_18(world: World) -> None:
     """First-of with a failing member hangs, or fails with an internal error.
 
     A failing step against a long sleep; two steps done at the same time; a task that is done already. The failed branch
@@ -217,7 +217,7 @@ async def test_case_TIM_18(world: World) -> None:
 
 
 @pytest.mark.parametrize("runs,fresh", [(400, 8), pytest.param(20_000, 20, marks=[pytest.mark.nightly])])
-async def test_case_TIM_24(world: World, runs: int, fresh: int) -> None:
+async def test_case_tim_24(world: World, runs: int, fresh: int) -> None:
     """Thousands of timers due at once block everything else.
 
     Sleeping runs that are all due in the same second, two workers, and one fresh run after the other meanwhile: each

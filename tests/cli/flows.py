@@ -86,6 +86,13 @@ async def boom(text: str = "boom") -> None:
 
 
 @perdure.workflow
+async def named(name: str, text: str) -> str:
+    perdure.checkpoint(name, text)
+    perdure.publish(name, text)
+    return text
+
+
+@perdure.workflow
 async def lock() -> dict[str, dict[str, object]]:
     return {"opts": {"lock": threading.Lock()}}
 

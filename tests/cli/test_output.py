@@ -60,8 +60,12 @@ def test_case_sec_03(shell: Shell) -> None:
     shown += [shell(*words, "--json") for words in (["list"], ["show", run_id], ["history", run_id])]
     shown += [shell("cancel", run_id), shell("show", HOSTILE), shell("retry", "\x1b[2Jx"), shell("start", "\x1b[2Jx")]
     shown += [shell("run", "\x1b]0;x\x07.py"), shell("list", "--tag", HOSTILE), shell(HOSTILE), shell("doctor")]
+    shown.append(shell("run", f"{FLOWS}:named", "--id", "n", "--arg", f"name={mark}", "--arg", f"text={HOSTILE[:-1]}"))
+    shown += [shell(*words, *more, "n") for more in ([], ["--json"]) for words in (["show"], ["history"])]
+    shown += [shell("list", "--limit", "1", "--cursor", "n"), shell("start", mark, "--queue", mark), shell("doctor")]
     for one in shown:
         assert is_harmless(one.out), one.out
         assert is_harmless(one.err), one.err
     assert "\\u202eid" in shown[1].out
+    assert "value \\u202etag" in "".join(one.out for one in shown)
     assert "\\x1b[31mred" in shown[2].out

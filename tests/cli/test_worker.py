@@ -169,6 +169,7 @@ def test_case_shu_05(shell: Shell, number: signal.Signals, most: int) -> None:
         given = ("--arg", f"file={file}", "--arg", f"line={run_id}", "--arg", "pause=0.1")
         assert shell("start", "noting", "--id", run_id, *given, "--wait").value == run_id
     stop(second)
+    assert shell("verify").code == 0
     counts = [file.read_text().splitlines().count(run_id) for run_id in ids]
     assert min(counts) == 1
     assert max(counts) <= most
@@ -211,6 +212,7 @@ def test_case_shu_07(shell: Shell, pause: float) -> None:
     second = shell.process(*words)
     second.expect("holding", within=4)
     stop(second)
+    assert shell("verify").code == 0
 
 
 def test_a_body_that_blocks_the_loop_cannot_keep_the_process_alive(shell: Shell, tmp_path: Path) -> None:

@@ -207,7 +207,8 @@ class World:
         self.writer = LogWriter(loop, self.outside, log)
         self.host = Host(
             store=self.store, writer=self.writer, reader=Reader(loop), loop=loop, settings=self.settings,  # type: ignore[arg-type]
-            codec=CODEC, workflows=workflows, steps=steps, waiters=Waiters(), commit_ids=CommitIds(),
+            codec=CODEC, workflows=workflows, steps=steps, waiters=Waiters(self.store, Reader(loop)),  # type: ignore[arg-type]
+            commit_ids=CommitIds(),
         )  # fmt: skip
         self.host.python = self.python
         self.host.luck = lambda: 0.5

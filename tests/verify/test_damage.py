@@ -12,7 +12,7 @@ import pytest
 
 from perdure.cli import main
 from perdure.errors import PerdureError
-from perdure.model.event import CHAIN_START, Draft, link
+from perdure.model.event import CHAIN_START, Draft, sealed
 from perdure.verify.examination import RULES
 from perdure.verify.file import verify
 from tests.verify.workload import fill
@@ -58,7 +58,7 @@ def seal_again(connection: sqlite3.Connection, run_id: str) -> None:
     rows = connection.execute(f"select seq, epoch, {COLUMNS} from event_log where run_no = ? order by seq", (no,))
     for seq, epoch, *columns in rows.fetchall():
         draft = Draft(*columns)
-        chain = link(chain, run_id, seq, draft, draft.at, epoch)
+        chain = sealed(run_id, seq, draft, draft.at, epoch, 0, chain).chain
         connection.execute("update event_log set chain = ? where run_no = ? and seq = ?", (chain, no, seq))
 
 

@@ -106,8 +106,8 @@ def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
     if not causes:
         return f"run {run_id} goes on; its body raised by itself, so no step is tried again: it needs other code"
     names = " and ".join(sorted({repr(event.name) for event in events if event.seq in causes}))
-    noun = "step" if len(causes) == 1 else "steps"
-    return f"run {run_id} goes on: {noun} {names} tried again, completed steps keep their results"
+    subject = f"step {names} is" if len(causes) == 1 else f"steps {names} are"
+    return f"run {run_id} goes on: {subject} tried again, completed steps keep their results"
 
 
 async def purge(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> None:

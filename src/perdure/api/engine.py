@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import acting, reading
@@ -21,11 +22,12 @@ from perdure.model.status import Status
 from perdure.model.write import Committed
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
+from perdure.runtime.waiters import AT_REST
 from perdure.runtime.worker import Worker
 from perdure.store.base import StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
     from datetime import datetime
     from types import ModuleType
 
@@ -77,7 +79,8 @@ class Engine:
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
-        self._codec = open_chain(codecs, max_bytes=self._settings.max_bytes)
+        facts = codecs if isinstance(codecs, Mapping) else None
+        self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
 
@@ -212,7 +215,7 @@ class Engine:
             version=version, timeout=timeout, tags=tags, claim_for=worker if own else None,
         )  # fmt: skip
         if own and create.row.owner is not None:
-            outcome = await cast("Worker", worker).create(create)
+            outcome = await connection.answered(cast("Worker", worker).create(create))
         else:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
@@ -286,41 +289,17 @@ class Engine:
         """Wait for a run's end; see `Run.result`."""
         connection = self.connection
         while True:
-            local = None if self._worker is None else self._worker.host.runs.get(run_id)
-            if local is not None:
-                last = await connection.waiters.wait(run_id)
-                if last is None:
-                    continue
-                return outcome_of(local.row, last, connection.codec, local.definition)
-            waiting = asyncio.ensure_future(connection.waiters.wait(run_id))
-            try:
-                await asyncio.sleep(0)
-                row = await reading.find(connection, run_id)
+            connection.check()
+            end = await connection.waiters.wait(run_id)
+            if end is None:
+                row = await reading.find(self.connection, run_id)
                 if isinstance(row, Tombstone):
                     raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
-                if Status(row.status).is_terminal or row.status == Status.PARKED:
-                    last = (await connection.read(connection.store.load, run_id, -1))[-1]
-                else:
-                    last = await self._until_told(waiting)
-                    if last is None:
-                        continue
-            finally:
-                waiting.cancel()
-            definition = self._workflows.get(row.workflow)
-            return outcome_of(row, last, connection.codec, definition)
-
-    async def _until_told(self, waiting: asyncio.Future[Any]) -> Any:
-        """Wait for the word of this process's worker, or for the time to look again."""
-        store, pause = self.connection.store, 0.01
-        seen = store.change_count()
-        while not waiting.done():
-            await asyncio.wait([waiting], timeout=pause)
-            if waiting.done():
-                break
-            if store.change_count() != seen or pause >= self._settings.poll_us / 1_000_000:
-                return None
-            pause = min(pause * 1.5, self._settings.poll_us / 1_000_000)
-        return waiting.result()
+                if row.status not in AT_REST:
+                    continue
+                end = row, (await connection.read(connection.store.load, run_id, -1))[-1]
+            row, last = end
+            return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
 
     def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
         if isinstance(workflow, Workflow):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 _FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def moment(microseconds: int) -> datetime:
     """Return a stored time as an aware UTC datetime."""
-    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.codec.signature import decode_call, digest, encode_call, encode_unknown
+from perdure.codec.signature import decode_call, digest, encode_call, encode_unknown, from_json_input
 from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError, VersionError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import microseconds
@@ -36,6 +36,15 @@ _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
 def new_id() -> str:
     """Return a new run id; later ones sort after earlier ones."""
     return uuid7()
+
+
+def json_arguments(definition: WorkflowDefinition, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that JSON text gives: an object by name, an array in order, anything else the only one.
+
+    Raises:
+        UsageError: not JSON, or the workflow does not take them; one line.
+    """
+    return from_json_input(definition.signature, text, label=definition.name)
 
 
 def encode_input(

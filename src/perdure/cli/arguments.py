@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from perdure.api.starting import json_arguments
 from perdure.cli import options
-from perdure.codec.signature import from_json_input
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def parse(workflow: Workflow[Any, Any] | None, name: str, text: str | None, name
     if text is None:
         text = json.dumps({key: _value(value, hints.get(key, Any)) for key, value in named})
     if workflow is not None:
-        return from_json_input(workflow.definition.signature, text, label=name)
+        return json_arguments(workflow.definition, text)
     return _plain(name, text)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from perdure import __version__
 from perdure.cli import commands, serving
 from perdure.cli.telling import FAILED, INTERRUPTED, USAGE, Crashed, exit_code, say, say_lines
 from perdure.errors import PerdureError, RunFailed
@@ -50,7 +51,7 @@ class CommandFolder(click.Group):
     epilog="Exit codes: 0 success, 1 the run failed or something was found, 2 usage or environment, 3 parked, "
     "130 interrupted.",
 )
-@click.version_option(package_name="perdure", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def perdure() -> None:
     """Durable workflows: a run finishes, once, on the code it began with."""
 

@@ -98,10 +98,11 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def print_facts(facts: Iterable[tuple[str, Any]]) -> None:
     """Print names and values, a line each; what is empty is left out."""
-    shown = [(name, escape(cell(value))) for name, value in facts if value not in (None, "", {}, [])]
-    longest = max((len(name) for name, _ in shown), default=0)
+    shown = [(escape(name), escape(cell(value))) for name, value in facts if value not in (None, "", {}, [])]
+    longest = max((width(name) for name, _ in shown), default=0)
     for name, text in shown:
-        click.echo(f"{click.style(name.ljust(longest), bold=True)}  {click.style(text, fg=_STATUS_COLOUR.get(text))}")
+        padding = " " * (longest - width(name))
+        click.echo(f"{click.style(name, bold=True)}{padding}  {click.style(text, fg=_STATUS_COLOUR.get(text))}")
 
 
 def _line(styled: Sequence[str], plain: Sequence[str], widths: Sequence[int]) -> str:

@@ -20,35 +20,34 @@ class Evicted(BaseException):
 
 
 class StepScope:
-    """What a step's attempt knows about itself."""
+    """What a step's attempt knows about itself. The runtime's `Attempt` is one."""
 
-    __slots__ = ("_attempts", "_operation", "epoch", "number")
+    __slots__ = ("epoch", "number", "operation")
     is_body = False
 
-    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Any) -> None:
-        self._operation = operation
-        self._attempts = attempts
+    def __init__(self, operation: StepOperation, number: int, epoch: int) -> None:
+        self.operation = operation
         self.number = number
         self.epoch = epoch
 
     @property
     def run_id(self) -> str:
         """Id of the run."""
-        return self._operation.run.run_id
+        return self.operation.run.run_id
 
     @property
     def name(self) -> str:
         """Name of the step."""
-        return self._operation.name
+        return self.operation.name
 
     @property
     def key(self) -> str:
         """Idempotency key of the step."""
-        return self._operation.key
+        return self.operation.key
 
     def beat(self, detail: Any) -> None:
         """Record progress."""
-        self._attempts.send_beat(self._operation, self.number, detail)
+        raise NotImplementedError
 
 
 def body(what: str) -> Execution:

@@ -81,42 +81,20 @@ class Tail(NamedTuple):
 EMPTY_TAIL = Tail(0, 0, CHAIN_START)
 
 
-def link(previous: bytes, run_id: str, seq: int, draft: Draft, at: int, epoch: int) -> bytes:
-    """Return the chain digest of an event: BLAKE2b, 16 bytes, over the chain before it and the row's contents.
+def sealed(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: int, previous: bytes) -> Event:
+    """Return ``draft`` as the event at ``seq``, chained to the event before it.
 
-    The contents are packed as one MessagePack array: run_id, seq, at, epoch, type, op, kind, name, attempt, state,
-    digest, detail, input, payload. ``commit_id`` is left out: it says which transaction carried the row, not what
-    the row says.
+    The chain is BLAKE2b, 16 bytes, over the chain before and the contents packed as one MessagePack array: run_id, seq,
+    at, epoch, type, op, kind, name, attempt, state, digest, detail, input, payload. ``commit_id`` is left out: it says
+    which transaction carried the row, not what the row says.
     """
     kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
     contents = (run_id, seq, at, epoch, kind, op, okind, name, attempt, state, digest, detail, given, payload)
-    return blake2b(previous + _pack(contents), digest_size=16).digest()
-
-
-def place(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: int, chain: bytes) -> Event:
-    """Return ``draft`` as the event at ``seq``."""
-    kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
+    chain = blake2b(previous + _pack(contents), digest_size=16).digest()
     # Straight to the tuple: the generated constructor costs twice as much, and this is the hottest of all paths.
     return _new(
         Event,
-        (
-            run_id,
-            seq,
-            kind,
-            op,
-            okind,
-            name,
-            attempt,
-            at,
-            epoch,
-            commit_id,
-            state,
-            digest,
-            detail,
-            given,
-            payload,
-            chain,
-        ),
+        (run_id, seq, kind, op, okind, name, attempt, at, epoch, commit_id, state, digest, detail, given, payload, chain),
     )
 
 
@@ -130,8 +108,9 @@ def seal(run_id: str, tail: Tail, drafts: Iterable[Draft], epoch: int, commit_id
     for draft in drafts:
         seq += 1
         last = max(draft.at, last)
-        chain = link(chain, run_id, seq, draft, last, epoch)
-        events.append(place(run_id, seq, draft, last, epoch, commit_id, chain))
+        event = sealed(run_id, seq, draft, last, epoch, commit_id, chain)
+        chain = event.chain
+        events.append(event)
     return tuple(events)
 
 
@@ -148,9 +127,10 @@ def broken_link(run_id: str, tail: Tail, events: Iterable[Event]) -> int | None:
     seq, _, chain = tail
     for event in events:
         seq += 1
-        kind, op, okind, name, attempt, at, epoch, _, state, digest, detail, given, payload, claimed = event[2:]
+        kind, op, okind, name, attempt, at, epoch, commit_id, state, digest, detail, given, payload, _ = event[2:]
         draft = Draft(kind, at, op, okind, name, attempt, state, digest, detail, given, payload)
-        chain = link(chain, run_id, seq, draft, at, epoch)
-        if event.run_id != run_id or event.seq != seq or claimed != chain:
+        expected = sealed(run_id, seq, draft, at, epoch, commit_id, chain)
+        if event != expected:
             return seq
+        chain = expected.chain
     return None

@@ -33,14 +33,16 @@ def is_fatal(error: BaseException | None) -> bool:
     return error is not None and (not isinstance(error, Exception) or isinstance(error, MemoryError))
 
 
-class Attempt:
+class Attempt(StepScope):
     """One attempt under way."""
 
-    __slots__ = ("begun", "given_up", "number", "operation", "task", "timed_out", "timer")
+    __slots__ = ("_attempts", "begun", "given_up", "task", "timed_out", "timer")
 
-    def __init__(self, operation: StepOperation, number: int) -> None:
+    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Attempts) -> None:
         self.operation = operation
         self.number = number
+        self.epoch = epoch
+        self._attempts = attempts
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timed_out = False
@@ -48,6 +50,14 @@ class Attempt:
         self.given_up = False
         self.begun = False
         """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
+
+    def beat(self, detail: Any) -> None:
+        """Record progress. May be called on any thread.
+
+        Raises:
+            CodecError: ``detail`` cannot be stored.
+        """
+        self._attempts.send_beat(self, detail)
 
 
 class Attempts:
@@ -96,16 +106,15 @@ class Attempts:
         if operation.id in running:  # a timed-out attempt whose thread has not ended
             self.waiting[operation.id] = number
             return
-        attempt = running[operation.id] = Attempt(operation, number)
-        scope = StepScope(operation, number, run.recorder.epoch, self)
+        attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if not operation.definition.is_async:
-            self._run_sync(attempt, scope, context)
+            self._run_sync(attempt, context)
         elif host.plain_tasks:  # what the loop's create_task does, without three calls on the way
-            coroutine = self._run_async(attempt, scope)
+            coroutine = self._run_async(attempt)
             attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
         else:
-            attempt.task = host.loop.create_task(self._run_async(attempt, scope), context=context)
+            attempt.task = host.loop.create_task(self._run_async(attempt), context=context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         self.waiting.pop(operation.id, None)
@@ -116,9 +125,9 @@ class Attempts:
             return
         self._launch(operation, number)
 
-    async def _run_async(self, attempt: Attempt, scope: StepScope) -> None:
+    async def _run_async(self, attempt: Attempt) -> None:
         attempt.begun = True
-        CURRENT.set(scope)
+        CURRENT.set(attempt)
         operation = attempt.operation
         definition = operation.definition
         timeout_us = definition.policy.timeout_us
@@ -148,12 +157,12 @@ class Attempts:
         except TimeoutError as raised:
             return None, self._timeout_error(attempt) if limit.expired() else raised
 
-    def _run_sync(self, attempt: Attempt, scope: StepScope, context: Context) -> None:
+    def _run_sync(self, attempt: Attempt, context: Context) -> None:
         operation = attempt.operation
         function, args, kwargs = operation.definition.function, operation.args, operation.kwargs
 
         def call() -> Any:
-            CURRENT.set(scope)
+            CURRENT.set(attempt)
             return function(*args, **kwargs)
 
         def done(value: Any, error: BaseException | None) -> None:
@@ -303,14 +312,11 @@ class Attempts:
         assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal
         return encode_exception(error, self.run.execution.codec)
 
-    def send_beat(self, operation: StepOperation, number: int, detail: Any) -> None:
-        """Take what a step says about its progress, on whatever thread it says it.
-
-        Raises:
-            CodecError: it cannot be stored.
-        """
-        payload = self.run.execution.codec.encode(detail)
-        self.run.host.heartbeat(self, operation, number, payload)
+    def send_beat(self, attempt: Attempt, detail: Any) -> None:
+        """Take what a step says about its progress, on whatever thread it says it."""
+        if not self._abandoned:
+            payload = self.run.execution.codec.encode(detail)
+            self.run.host.heartbeat(self, attempt.operation, attempt.number, payload)
 
     def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
         """Record what a step says about its progress."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
+from perdure.errors import StoreError
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.waiters import Waiters
 from perdure.store.writer import StoreThread, Writer
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Store
 
+logger = logging.getLogger("perdure.store")
+
 
 class Connection:
     """Open from `open` to `close`, on one event loop."""
@@ -25,9 +29,12 @@ class Connection:
         self.codec = codec
         self.writer = Writer(store)
         self.reader = StoreThread("perdure-reader")
-        self.waiters = Waiters()
+        self.waiters = Waiters(store, self.reader)
         self.commit_ids = CommitIds()
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.failure: StoreError | None = None
+        """Set when the store has failed for good: nothing is written any more, so nobody must wait for it."""
+        self._awaited: set[asyncio.Future[Outcome]] = set()
 
     async def open(self) -> None:
         """Connect. Raises what `Store.open` raises."""
@@ -38,10 +45,12 @@ class Connection:
             self.reader.stop()
             self.store.close()
             raise
+        self.writer.on_crash = self._crashed
         self.writer.start(self.loop)
 
     async def close(self) -> None:
         """Write what is queued, then let go of everything."""
+        await self.waiters.close()
         await self.writer.close()
         self.reader.stop()
         self.store.close()
@@ -57,8 +66,33 @@ class Connection:
             await self.writer.room()
         answer = Answer(asyncio.get_running_loop())
         self.writer.submit(write, answer)
-        # The write goes on when its caller gives up: it may be committed already.
-        return await asyncio.shield(answer.future)
+        return await self.answered(answer.future)
+
+    async def answered(self, future: asyncio.Future[Outcome]) -> Outcome:
+        """Wait for the answer to a write. The write goes on when its caller gives up: it may be committed already.
+
+        Raises:
+            StoreError: the store has failed for good, so there will be no answer.
+        """
+        self.check()
+        self._awaited.add(future)
+        future.add_done_callback(self._awaited.discard)
+        return await asyncio.shield(future)
+
+    def check(self) -> None:
+        """Raise the `StoreError` that says so if the store has failed for good."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _crashed(self, error: BaseException) -> None:
+        logger.critical("the store failed and nothing is written any more", exc_info=error)
+        text = f"the store failed and nothing is written any more: {type(error).__name__}: {error}"
+        failure = self.failure = StoreError(text, hint="what is recorded is safe; start the process again")
+        for future in list(self._awaited):
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # its caller may have given up
+        self.waiters.fail(failure)
 
 
 class Answer:

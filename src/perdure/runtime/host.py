@@ -51,6 +51,7 @@ class Host:
         self.workflows = workflows
         self.steps = steps
         self.waiters = waiters
+        waiters.is_here = self._is_here
         self.commit_ids = commit_ids
         self.logger = logging.getLogger("perdure.run")
         self.python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -73,6 +74,9 @@ class Host:
     def free(self) -> int:
         """How many more runs may be active."""
         return self.settings.concurrency - self.reserved - (len(self.runs) - len(self.idle))
+
+    def _is_here(self, run_id: str) -> bool:
+        return run_id in self.runs
 
     # -- for runs ------------------------------------------------------------------------------------------------
 
@@ -111,7 +115,7 @@ class Host:
     def changed(self, run: ResidentRun, change: Change, last: Event) -> None:
         """Tell who waits that the run has left this worker's hands."""
         if change.after in TERMINAL or change.after == Status.PARKED:
-            self.waiters.tell(run.id, last)
+            self.waiters.tell(run.id, (run.row, last))
 
     def idleness(self, run: ResidentRun) -> None:
         """Note that a run has become idle, or active again."""

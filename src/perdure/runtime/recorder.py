@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from perdure.model.event import link, place
+from perdure.model.event import sealed
 from perdure.model.write import Append, Change, Committed, Conflict, Failed
 
 if TYPE_CHECKING:
@@ -70,10 +70,13 @@ class Recorder:
             consumed: number of the inbox message it takes in.
         """
         seq = self._seq = self._seq + 1
-        at = self._at = max(draft.at, self._at)
-        run_id, epoch = self.run_id, self.epoch
-        chain = self._chain = link(self._chain, run_id, seq, draft, at, epoch)
-        event = place(run_id, seq, draft, at, epoch, self._ids.take(), chain)
+        at = draft.at
+        if at < self._at:
+            at = self._at
+        else:
+            self._at = at
+        event = sealed(self.run_id, seq, draft, at, self.epoch, self._ids.take(), self._chain)
+        self._chain = event.chain
         self._queue.append(event)
         if consumed is not None:
             self._consumed.append(consumed)

@@ -126,7 +126,7 @@ class ResidentRun:
         undelivered, execution = self._undelivered, self.execution
         voided, doubtful = self._replayed.voided, self._replayed.doubtful
         for _ in range(CHUNK):
-            if not self._live:
+            if execution.fresh and not self._live:
                 self._start_fresh()  # steps that are never recorded run on replay too
             if not undelivered or self._holds or (execution.unrecorded and execution.holding):
                 return True
@@ -242,10 +242,8 @@ class ResidentRun:
         self.pump()
 
     def _start_fresh(self) -> None:
-        if not self.execution.fresh:
-            return
         fresh = self.execution.take_fresh()
-        if self.leaving:
+        if self.leaving or not fresh:
             return
         if self.execution.unrecorded and self.execution.holding:
             # What is not recorded starts at once, live and on replay: its place is not in the log.
@@ -253,7 +251,7 @@ class ResidentRun:
                 if operation.unrecorded:
                     operation.start(self)
             fresh = [operation for operation in fresh if not operation.unrecorded]
-        if self._gated or self.stopping or self._gate_is_shut():
+        if self._gated or self.stopping or self._fetching or (self._gate_seq and self._gate_is_shut()):
             self._gated.extend(fresh)
             return
         for operation in fresh:
@@ -393,6 +391,7 @@ class ResidentRun:
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
         self.stopping = True
+        self.evict()  # an idle run has nothing to do before its time, wherever it is
         if not self.attempts.running and not self._undelivered and not self._held:
             self.hand_back("the worker stops")
 

@@ -1,33 +1,59 @@
-"""Who waits for a run to end, in this process."""
+"""Who waits in this process for runs to end, wherever they execute.
+
+Runs that execute here tell when they end. All others are looked up together: one watch for all who wait, which looks
+at the store's cheap change hint often, and at the runs themselves when it says so or when it is time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from perdure.errors import StoreError
+from perdure.model.run import RunRow
+from perdure.model.status import TERMINAL, Status
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from perdure.model.event import Event
+    from perdure.store.base import Store
+    from perdure.store.writer import StoreThread
+
+    End = tuple[RunRow, Event]
+    """A run's row (as it was when it was last claimed here) and its last event."""
+
+logger = logging.getLogger("perdure.run")
+FIRST_PAUSE_S = 0.005
+LONGEST_PAUSE_S = 0.05
+FULL_LOOK_S = 0.5
+"""Longest time until the end of a run elsewhere is noticed, whatever the hint says."""
+AT_REST = TERMINAL | {Status.PARKED}
 
 
 class Waiters:
-    """Futures by run id, answered with the run's last event."""
+    """Futures by run id, answered with the run's row and last event, or with None: look for yourself."""
 
-    def __init__(self) -> None:
-        self._futures: dict[str, set[asyncio.Future[Event | None]]] = {}
+    def __init__(self, store: Store, reader: StoreThread) -> None:
+        self._store = store
+        self._reader = reader
+        self._futures: dict[str, set[asyncio.Future[End | None]]] = {}
+        self._new: list[str] = []
+        self._wake: asyncio.Event | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.is_here: Callable[[str], bool] = _nowhere
+        """Whether a run executes in this process, and so tells by itself."""
 
-    def __len__(self) -> int:
-        return len(self._futures)
-
-    @property
-    def run_ids(self) -> list[str]:
-        """Runs that somebody waits for."""
-        return list(self._futures)
-
-    async def wait(self, run_id: str) -> Event | None:
-        """Wait until `tell` is called for the run; giving up harms nobody else."""
-        future: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+    async def wait(self, run_id: str) -> End | None:
+        """Wait until the run is at rest; giving up harms nobody else."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[End | None] = loop.create_future()
         waiting = self._futures.setdefault(run_id, set())
         waiting.add(future)
+        if not self.is_here(run_id):
+            self._look_at(run_id, loop)
         try:
             return await future
         finally:
@@ -35,8 +61,87 @@ class Waiters:
             if not waiting and self._futures.get(run_id) is waiting:
                 del self._futures[run_id]
 
-    def tell(self, run_id: str, event: Event | None) -> None:
+    def fail(self, error: Exception) -> None:
+        """Raise ``error`` for everybody who waits for any run."""
+        waiting, self._futures = self._futures, {}
+        for future in {future for futures in waiting.values() for future in futures}:
+            if not future.done():
+                future.set_exception(error)
+
+    def tell(self, run_id: str, end: End | None) -> None:
         """Wake everybody who waits for the run."""
         for future in self._futures.pop(run_id, ()):
             if not future.done():
-                future.set_result(event)
+                future.set_result(end)
+
+    async def close(self) -> None:
+        """Stop watching. Whoever still waits looks for himself, and finds the store closed."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        for run_id in list(self._futures):
+            self.tell(run_id, None)
+
+    def _look_at(self, run_id: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._new.append(run_id)
+        if self._wake is None:
+            self._wake = asyncio.Event()
+        self._wake.set()
+        if self._watch is None or self._watch.done():
+            self._watch = loop.create_task(self._run(self._wake), name="perdure-waiters")
+
+    async def _run(self, wake: asyncio.Event) -> None:
+        pause, seen, looked = FIRST_PAUSE_S, self._store.change_count(), monotonic()
+        while self._futures:
+            new, self._new = self._new, []
+            wake.clear()
+            if new:
+                pause = FIRST_PAUSE_S
+                await self._look(new)
+            else:
+                count = self._store.change_count()
+                if count != seen or monotonic() - looked > FULL_LOOK_S:
+                    seen = count
+                    cost = await self._look(list(self._futures))
+                    looked = monotonic()
+                    pause = max(FIRST_PAUSE_S, 10 * cost)
+                else:
+                    pause = min(pause * 1.5, LONGEST_PAUSE_S)
+            if not self._new:
+                await _first(wake, pause)
+
+    async def _look(self, run_ids: list[str]) -> float:
+        """Wake those whose run is at rest or is not there. Returns how long the look took, in seconds."""
+        elsewhere = [run_id for run_id in run_ids if run_id in self._futures and not self.is_here(run_id)]
+        if not elsewhere:
+            return 0.0
+        began = monotonic()
+        try:
+            at_rest: list[str] = await self._reader.call(asyncio.get_running_loop(), self._at_rest, elsewhere)
+        except StoreError as error:
+            logger.debug("cannot look for ended runs now: %s", error)
+            return FULL_LOOK_S / 10
+        for run_id in at_rest:
+            self.tell(run_id, None)
+        return monotonic() - began
+
+    def _at_rest(self, run_ids: Iterable[str]) -> list[str]:
+        found = []
+        for run_id in run_ids:
+            row = self._store.get(run_id)
+            if not isinstance(row, RunRow) or row.status in AT_REST:
+                found.append(run_id)
+        return found
+
+
+async def _first(wake: asyncio.Event, pause_s: float) -> None:
+    """Wait for the event, or for the pause to be over."""
+    try:
+        async with asyncio.timeout(pause_s):
+            await wake.wait()
+    except TimeoutError:
+        pass
+
+
+def _nowhere(run_id: str) -> bool:  # noqa: ARG001 - the answer of a process without a worker
+    return False

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.errors import StoreError
+from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, ClaimRequest, decide
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import EventType, Status
 from perdure.model.write import Committed
+from perdure.runtime.closing import park
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
@@ -227,7 +228,7 @@ class Worker:
                 logger.error(
                     "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
                 )
-                host.waiters.tell(claimed.row.id, claimed.append.events[-1])
+                host.waiters.tell(claimed.row.id, (claimed.row, claimed.append.events[-1]))
             elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
                 await self._take(claimed)
             elif not self._alone:
@@ -246,6 +247,10 @@ class Worker:
         else:
             try:
                 history = await self.host.reader.call(self.host.loop, self.host.store.load, claimed.row.id)
+            except StoreCorrupt as error:
+                self._on_the_way.discard(claimed.row.id)
+                self._park_corrupt(claimed, error)
+                return
             except StoreError as error:
                 # It stays ours in the database: hand it over by letting the claim count as a restart.
                 logger.warning("cannot read run %s, trying again: %s", claimed.row.id, error)
@@ -260,6 +265,14 @@ class Worker:
     def _is_ours(self, owner: str | None) -> bool:
         """Whether a claim still counts: not if it was made by an incarnation that has been declared dead since."""
         return owner == self.id and not self.lease.lost
+
+    def _park_corrupt(self, claimed: Claimed, error: StoreCorrupt) -> None:
+        """Park a run whose log is damaged: nothing is guessed from it, and nobody tries it again and again."""
+        change = claimed.append.change
+        if change is not None and self._is_ours(change.owner):
+            run = ResidentRun(self.host, claimed.row, change.epoch, tail_of(claimed.append.events[-1]), b"{}")
+            self.host.runs[run.id] = run
+            park(run, f"corrupt: {error.text}", "perdure verify shows what is damaged; restore a backup")
 
     def _take_later(self, claimed: Claimed) -> None:
         if self.running:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure import __version__
 from perdure.api.health import Health, health
 from perdure.cli import options
 from perdure.cli.output import ago, escape, print_json, print_table
@@ -18,7 +19,7 @@ from perdure.model.url import shown_url
 if TYPE_CHECKING:
     from perdure.api.engine import Engine
 
-PACKAGES = ("perdure", "apsw", "msgspec", "click")
+PACKAGES = ("apsw", "msgspec", "click")
 
 
 @click.command("doctor")
@@ -35,12 +36,19 @@ def command(*, db: str, as_json: bool) -> int:
 
     found = read(db, work)
     problems = problems_of(found)
-    versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    versions = {"python": platform.python_version(), "perdure": __version__, **dict(map(_version, PACKAGES))}
     if as_json:
         print_json({"db": shown_url(db), "versions": versions, "health": found, "problems": problems})
     else:
         _print(shown_url(db), versions, found, problems)
     return FAILED if problems else 0
+
+
+def _version(package: str) -> tuple[str, str]:
+    try:
+        return package, version(package)
+    except PackageNotFoundError:  # on the path, not installed
+        return package, "?"
 
 
 def problems_of(found: Health) -> list[str]:

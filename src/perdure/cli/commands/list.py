@@ -9,6 +9,7 @@ import click
 from perdure.cli import options
 from perdure.cli.output import cut, pairs, print_json, print_table
 from perdure.cli.session import read
+from perdure.cli.telling import say
 from perdure.model.status import Status
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def command(
         return
     print_table(("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"), [_row(info) for info in runs])
     if len(runs) == rest["limit"]:
-        click.echo(f"more: perdure list ... --cursor {runs[-1].id}", err=True)
+        say(f"more: perdure list ... --cursor {runs[-1].id}")
 
 
 def _row(info: RunInfo) -> list[Any]:

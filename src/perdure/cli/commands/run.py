@@ -59,7 +59,7 @@ def command(
         async with engine:
             handle = await engine.start_call(*given, **call)
             say(f"run {handle.id}")
-            with _shown(engine, handle.id):
+            with Shown(engine, handle.id):
                 return await until_stopped(handle.result(), engine, stop)
 
     def told() -> None:
@@ -73,7 +73,7 @@ def command(
     return 0
 
 
-class _shown:  # noqa: N801 - used like a function
+class Shown:
     """Shows on a terminal how far a run is."""
 
     def __init__(self, engine: Engine, run_id: str) -> None:

@@ -90,7 +90,7 @@ class SqliteStore:
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
-        self._busy_looks = 0
+        self._seen_version = 0
         self._tails: Tails = {}
 
     @property
@@ -253,6 +253,9 @@ class SqliteStore:
 
     def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
         """Claim due runs in one short transaction."""
+        with self._opened().reading() as connection:
+            if not claim.candidates(connection, request._replace(limit=1), self._clock.now()):
+                return []  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> list[Claimed]:
             return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
@@ -278,6 +281,9 @@ class SqliteStore:
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead."""
+        with self._opened().reading() as connection:
+            if not lease.is_sweep_due(connection, self._clock.now()):
+                return []
         return self._write(lambda session: lease.sweep(session.writer, self._clock.now())) or []
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
@@ -311,15 +317,14 @@ class SqliteStore:
             return facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
 
     def change_count(self) -> int:
-        """Return a number that changes when another process writes, and every time while the writer is busy."""
+        """Return a number that changes when another process has written; late by a look while this one writes."""
         session = self._opened()
-        if not session.acquire(block=False):
-            self._busy_looks += 1
-            return -self._busy_looks
-        try:
-            return int(fetch(session.writer, "data_version")[0][0])
-        finally:
-            session.release()
+        if session.acquire(block=False):  # else this process is writing: there is a next time
+            try:
+                self._seen_version = int(fetch(session.writer, "data_version")[0][0])
+            finally:
+                session.release()
+        return self._seen_version
 
 
 def _check_options(options: StoreOptions) -> None:

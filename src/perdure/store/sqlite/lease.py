@@ -25,12 +25,18 @@ def heartbeat(connection: apsw.Connection, worker_id: str, lease_us: int, now: i
     else:
         connection.execute(SQL["leave"], (worker_id, now))
     alive = connection.changes() == 1
+    connection.execute(SQL["note_time"], (now,))
     return Heartbeat(alive and lease_us > 0, owned(connection, worker_id) if alive else {})
 
 
 def owned(connection: apsw.Connection, worker_id: str) -> dict[str, tuple[int, int]]:
     """Return run id to (epoch, inbox_n) of what a worker owns."""
     return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in fetch(connection, "owned", worker_id)}
+
+
+def is_sweep_due(connection: apsw.Connection, now: int) -> bool:
+    """Whether `sweep` would change anything. A plain read: nearly always the answer is no."""
+    return bool(fetch(connection, "sweep_due", now)[0][0])
 
 
 def sweep(connection: apsw.Connection, now: int) -> list[str]:
@@ -43,6 +49,5 @@ def sweep(connection: apsw.Connection, now: int) -> list[str]:
     for (owner,) in fetch(connection, "orphans"):
         connection.execute(SQL["insert_worker"], (owner, owner, "", 0, "dead", now, now, now, "[]", "[]"))
         dead.append(owner)
-    connection.execute(SQL["note_time"], (now,))
     connection.execute(SQL["forget"])
     return sorted(dead)

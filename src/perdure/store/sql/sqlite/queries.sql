@@ -151,6 +151,11 @@ update worker set heartbeat_at = ?2, expires_at = ?2, state = 'left' where id = 
 -- owned: what a worker owns
 select id, epoch, inbox_n from run where status = 'running' and owner = ?
 
+-- sweep_due: whether a sweep would change anything
+select
+    exists (select 1 from worker where state <> 'live' or expires_at <= ?)
+    or exists (select 1 from run where status = 'running' and owner not in (select id from worker))
+
 -- bury: mark workers whose lease has ended
 update worker set state = 'dead' where state = 'live' and expires_at <= ? returning id
 

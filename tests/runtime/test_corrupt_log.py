@@ -1,0 +1,42 @@
+"""A run whose log is damaged is parked with a reason; nothing is guessed from it and nobody tries it for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+
+import apsw
+import pytest
+
+import perdure
+
+
+@perdure.step
+async def nothing(n: int) -> int:
+    return n
+
+
+@perdure.workflow
+async def many() -> int:
+    for n in range(40):
+        await nothing(n)
+    await asyncio.sleep(0.3)
+    return 40
+
+
+async def test_a_run_with_a_damaged_log_is_parked(tmp_db: str) -> None:
+    async with perdure.Engine(tmp_db, [many], evict_after="10ms") as engine:
+        run = await engine.start(many, id="r")
+        async with asyncio.timeout(5):
+            while await run.status() != perdure.Status.WAITING:
+                await asyncio.sleep(0.01)
+    with closing(apsw.Connection(tmp_db.removeprefix("sqlite:///"))) as connection:
+        connection.execute("drop trigger event_log_no_update")
+        connection.execute("update event_log set payload = x'37' where seq = 9")
+    async with perdure.Engine(tmp_db, [many]) as engine:
+        with pytest.raises(perdure.RunParked, match="corrupt: event 9"):
+            await engine.get("r").result(timeout=10)
+        info = await engine.get("r").info()
+        assert info.status == perdure.Status.PARKED
+        assert "corrupt" in str(info.detail)
+        assert info.owner is None
