@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import perdure
@@ -84,10 +85,8 @@ async def _perform(acc: int, op: dict[str, Any]) -> int:
             await perdure.publish("acc", acc)
             return acc
         case "once":
-            try:
+            with suppress(perdure.StepInterrupted):
                 await once(op)
-            except perdure.StepInterrupted:
-                pass
             return acc
         case "sync":
             return fold(acc, await sync.aio(op))
@@ -124,10 +123,8 @@ def sync_body(number: int, ops: list[dict[str, Any]]) -> int:
                 perdure.blocking.checkpoint("mark", acc)
                 perdure.blocking.publish("acc", acc)
             case "once":
-                try:
+                with suppress(perdure.StepInterrupted):
                     once.blocking(op)
-                except perdure.StepInterrupted:
-                    pass
             case "sync":
                 acc = fold(acc, sync(op))
             case kind:
@@ -135,7 +132,7 @@ def sync_body(number: int, ops: list[dict[str, Any]]) -> int:
     return acc
 
 
-FLOWS = {"body": body, "doomed": doomed, "sync_body": sync_body}
+FLOWS: dict[str, perdure.Workflow[..., Any]] = {"body": body, "doomed": doomed, "sync_body": sync_body}
 
 
 async def work(url: str) -> None:
@@ -165,4 +162,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "work":
         asyncio.run(work(sys.argv[2]))
     else:
-        asyncio.run(request(sys.argv[2], *map(int, sys.argv[3:6]), float(sys.argv[6])))
+        seed, first, last = map(int, sys.argv[3:6])
+        asyncio.run(request(sys.argv[2], seed, first, last, float(sys.argv[6])))

@@ -31,13 +31,21 @@ def make(seed: int, number: int) -> Plan:
     """Return the run with this number of the storm with this seed."""
     random = Random(seed * 100_003 + number)
     flow = random.choice(["body", "body", "body", "sync_body", "doomed"])
-    acc, ops, keyed, usual, once, width = number, [], {}, {}, set(), 1
-    n = 0
+    acc, n, width = number, 0, 1
+    ops: list[dict[str, Any]] = []
+    keyed: dict[int, int] = {}
+    usual: dict[int, int] = {}
+    once: set[int] = set()
 
     def step(kind: str) -> dict[str, Any]:
         nonlocal n
         n += 1
-        op = {"op": kind, "n": n, "value": random.randrange(1000), "ms": random.choice([0, 20, 60, 300])}
+        op: dict[str, Any] = {
+            "op": kind,
+            "n": n,
+            "value": random.randrange(1000),
+            "ms": random.choice([0, 20, 60, 300]),
+        }
         if kind == "retry":
             op["fails"] = random.randrange(1, 4)
         if kind in ("add", "sync", "retry"):

@@ -21,6 +21,7 @@ from tests.process import Child, Spawner
 
 FLOWS = "tests.faults.storm.flows"
 LEASE_S = 1.0
+CLAIMS = "select run_id, count(*) from event where type = 'run_claimed' group by 1"
 STALE = 3
 """Writes of workers that had lost their runs, of which there must have been at least so many."""
 ENDED = ("completed", "failed", "cancelled", "terminated", "parked")
@@ -154,10 +155,7 @@ class Storm:
         assert [str(finding) for finding in report.findings] == []
         ends = dict(self.rows("select id, status from run"))
         payloads = dict(self.rows("select run_id, cast(payload as text) from event where type = 'run_completed'"))
-        claims = {
-            run: int(n)
-            for run, n in self.rows("select run_id, count(*) from event where type = 'run_claimed' group by 1")
-        }
+        claims = {run: int(n) for run, n in self.rows(CLAIMS)}
         calls = self.calls()
         extra = 0
         for number in range(self.runs):
@@ -170,7 +168,8 @@ class Storm:
         refused, declared = self.stale()
         return {
             **self.done, "runs": report.runs, "events": report.events, "acknowledged": len(self.acks),
-            "take-overs": takeovers, "extra attempts": extra, "stale writes refused": refused, "declared dead": declared,
+            "take-overs": takeovers, "extra attempts": extra, "stale writes refused": refused,
+            "declared dead": declared,
         }  # fmt: skip
 
     def calls(self) -> defaultdict[str, defaultdict[int, list[tuple[str, int]]]]:
