@@ -70,7 +70,7 @@ def main() -> None:
         record(folder)
     else:
         report = replay(folder)
-    print(json.dumps({"python": f"{sys.version_info.major}.{sys.version_info.minor}", "wrong": report}))  # noqa: T201
+    print(json.dumps({"python": f"{sys.version_info.major}.{sys.version_info.minor}", "wrong": report}))
 
 
 if __name__ == "__main__":

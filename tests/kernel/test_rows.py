@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import sys
@@ -336,3 +337,27 @@ def test_a_step_more_in_one_branch_does_not_renumber_another() -> None:
     assert moved == {'{"left":2,"right":0}'}
     assert before['{"left":1,"right":0}'] == ["0.0"]
     assert before['{"left":4,"right":0}'] == ["1.1.0"]
+
+
+@perdure.workflow
+async def cleans_up_deeply() -> None:
+    async def deep(levels: int) -> None:
+        try:
+            if levels:
+                await deep(levels - 1)
+            await asyncio.sleep(1000)
+        finally:
+            with contextlib.suppress(BaseException):
+                await asyncio.Event().wait()
+            note("level", levels)
+            await add(levels, 0)
+
+    await deep(30)
+
+
+def test_clean_up_that_awaits_many_times_is_unwound_to_the_end() -> None:
+    world = World(cleans_up_deeply)
+    world.evict_when_idle = True
+    assert world.execute().type == EventType.RUN_WAITING
+    assert world.outside.trace == [("level", n) for n in range(31)]
+    assert not world.outside.calls

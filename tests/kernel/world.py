@@ -141,6 +141,8 @@ class World:
         self.begun = 0
         """How much of the log there was before this world began."""
         self.evict_when_idle = False
+        self.inbox_before = 0
+        """Requests to cancel that were sent before the run was claimed."""
         self.on_event: Callable[[Event], None] = lambda _event: None
         self._steps = steps
         self.run: ResidentRun | None = None
@@ -202,6 +204,9 @@ class World:
         start = max(log[-1].at + 1_000, self._due(log[-1]))
         self.claim(log, start)
         self.store = Inbox(loop, start)
+        self.store.messages += [
+            Message(self.run_id, n + 1, "cancel", start, b'{"actor":"test"}') for n in range(self.inbox_before)
+        ]
         workflows, steps = WorkflowRegistry(), StepRegistry()
         workflows.admit(self.workflow.definition)
         self.writer = LogWriter(loop, self.outside, log)
@@ -237,7 +242,7 @@ class World:
             None,
             "w",
             0,
-            0,
+            self.inbox_before,
             None,
             0,
             None,

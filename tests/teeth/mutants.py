@@ -1,5 +1,7 @@
 """Small faults, each with the test that must find it. Data only: `test_teeth.py` plants them in a copy of the code."""
 
+# ruff: noqa: E501 - what is replaced stands on one line, as it does in the code
+
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -220,7 +220,8 @@ class Engine:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
                 worker.want_claim()
-        await check_existing(connection, create, outcome, definition)
+        if not isinstance(outcome, Committed):
+            await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
 
     async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:

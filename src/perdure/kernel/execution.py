@@ -13,35 +13,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import math
-from asyncio import events
-from collections import deque
-from datetime import UTC, datetime, timedelta
-from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Diverged, UsageError
-from perdure.kernel.definition import check_name
-from perdure.kernel.failure import FailureTrail
-from perdure.kernel.kinds.timer import Timer
-from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
-from perdure.kernel.operation import NOTES, Operation, OperationFuture
-from perdure.kernel.scope import CURRENT, Evicted
+from perdure.errors import Diverged
+from perdure.kernel.loop import RunTask
+from perdure.kernel.operation import NOTES, Operation
+from perdure.kernel.requests import Requests
+from perdure.kernel.unwind import aclose, close_generator, close_task
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
-    from perdure.kernel.marker import Marker
     from perdure.model.event import Event
 
 logger = logging.getLogger("perdure.run")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST_DUE = 253_402_300_799_000_000
-"""The end of the year 9999 in microseconds: what every database and `datetime` can represent."""
 
 
 class Outcome(NamedTuple):
@@ -52,156 +40,22 @@ class Outcome(NamedTuple):
     cancelled: bool
 
 
-class Execution:
+class Execution(Requests):
     """A run's body, running on its own deterministic loop."""
-
-    is_body = True
 
     def __init__(
         self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
     ) -> None:
-        self.run_id = run_id
-        self.codec = codec
-        self.steps = steps
-        self.info = info
-        self.loop = make_loop(self, run_id)
-        self.logical_time = 0
-        self.epoch = 0
-        self.claims = 0
-        self.live = False
-        """False while the log is being replayed: nothing may start."""
-        self.dead = False
+        super().__init__(run_id, codec, steps, info)
         self.cancel_requested = False
         self.cancel_reason = ""
         self.timed_out = False
         self.outcome: Outcome | None = None
-        self.failures = FailureTrail()
-        self.bridge: Any = None
         self.warnings: list[str] = []
         self._main = main
         self._root: RunTask | None = None
-        self._pending: dict[str, Operation] = {}
-        self._abandoned: dict[str, tuple[str, str]] = {}
-        self.given_up: list[Operation] = []
-        self.fresh: list[Operation] = []
-        self.unrecorded: deque[Operation] = deque()
         self._answers: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._closing: set[int] = set()
-        self._random: Random | None = None
-
-    # -- what operations and the author functions call -----------------------------------------------------------
-
-    def check_alive(self) -> None:
-        """Refuse every operation of a body that is being unwound."""
-        if self.dead:
-            raise Evicted
-
-    def next_id(self) -> str:
-        """Take the next structural id below the current task.
-
-        Raises:
-            UsageError: the caller is not on the run's own loop, for instance inside ``asyncio.run`` in a sync body.
-        """
-        if self.dead:
-            raise Evicted
-        task = current_task(self.loop)
-        if task is None:
-            return self._stray_id()
-        return cast("RunTask", task).next_id()
-
-    def _stray_id(self) -> str:
-        if self.loop is not events._get_running_loop():  # noqa: SLF001 - the documented hook for loops
-            message = f"an operation of run {self.run_id!r} was called on another event loop"
-            raise UsageError(message, hint="call it from the workflow body itself")
-        return self.loop.next_orphan()
-
-    def request(self, operation: Operation) -> OperationFuture:
-        """Register what the body asks for and return the future to await."""
-        loop = self.loop
-        future = OperationFuture(loop=loop)
-        future.number = loop.next_number()
-        future.operation = operation
-        operation.future = future
-        self.register(operation)
-        return future
-
-    def register(self, operation: Operation) -> None:
-        """Make an operation pending."""
-        self._pending[operation.id] = operation
-        if self.failures.watching:
-            self.failures.born(operation.id)
-        if operation.unrecorded:
-            self.unrecorded.append(operation)
-            self.fresh.append(operation)
-        elif self.live:
-            self.fresh.append(operation)
-
-    def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
-        """Register a marker."""
-        check_name(name, f"the name of a {kind.kind}")
-        if self.bridge is not None:
-            return cast("OperationFuture", self.bridge.mark(kind, name, value, store_none=store_none))
-        return self.mark_now(kind, name, value, store_none=store_none)
-
-    def mark_now(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
-        """Register a marker from the run's own loop."""
-        op_id = self.next_id()
-        payload = None if value is None and not store_none else self.codec.encode(value)
-        return self.request(kind(self, op_id, name, payload))
-
-    def timer(
-        self,
-        delay: float,
-        when: float | None,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: contextvars.Context | None,
-    ) -> Timer:
-        """Register a timer ``delay`` seconds from now, or at the logical time ``when``."""
-        seconds = delay if when is None else when
-        if not math.isfinite(seconds):
-            message = f"cannot wait {seconds} seconds"
-            raise ValueError(message)
-        base = self.logical_time if when is None else 0
-        due = base + round(seconds * 1_000_000)
-        if due > LATEST_DUE:
-            message = f"cannot wait until after the year 9999 ({seconds} seconds)"
-            raise ValueError(message)
-        op_id = self.next_id()
-        timer = Timer(self, op_id, due, callback, args, context or contextvars.copy_context())
-        self.register(timer)
-        return timer
-
-    def abandon(self, operation: Operation) -> None:
-        """Forget a pending operation: its record, should one come, is for the audit only."""
-        if self._pending.pop(operation.id, None) is not None:
-            self._abandoned[operation.id] = (operation.kind, operation.name)
-            if self.live and not self.dead:
-                self.given_up.append(operation)
-
-    def is_abandoned(self, operation: Operation) -> bool:
-        """Whether `abandon` was called for it."""
-        return operation.id in self._abandoned
-
-    def now(self) -> datetime:
-        """Return the run's logical time."""
-        return EPOCH + timedelta(microseconds=self.logical_time)
-
-    @property
-    def random(self) -> Random:
-        """The run's random generator, seeded by its id."""
-        self.check_alive()
-        if self._random is None:
-            self._random = Random(self.run_id)  # repeatable on purpose
-        return self._random
-
-    def uuid4(self) -> UUID:
-        """Return a UUID that is the same on every replay."""
-        return UUID(int=self.random.getrandbits(128), version=4)
-
-    def report(self, context: dict[str, Any]) -> None:
-        """Log what asyncio would have printed."""
-        logger.warning("run %s: %s", self.run_id, context.get("message"), exc_info=context.get("exception"))
 
     # -- what the runtime calls ----------------------------------------------------------------------------------
 
@@ -315,9 +169,9 @@ class Execution:
         self.dead = True
         tasks = [task for task in self.loop.tasks if not task.done()]
         for task in reversed(tasks):
-            self._close(task, task.get_coro())
+            close_task(self.loop, task)
         for generator in reversed(list(self.loop.generators.values())):
-            self._close(None, generator)
+            close_generator(self.loop, generator)
         self.loop.generators.clear()
         self.loop.ready.clear()
         if self.bridge is not None:
@@ -397,7 +251,7 @@ class Execution:
             key = next(iter(self.loop.generators))
             generator = self.loop.generators.pop(key)
             if getattr(generator, "ag_frame", None) is not None:
-                self.loop.adopt(_aclose(generator), f"~g{self.loop.next_number()}", contextvars.Context())
+                self.loop.adopt(aclose(generator), f"~g{self.loop.next_number()}", contextvars.Context())
                 self._closing.add(self.loop.tasks[-1].number)
                 return True
         return False
@@ -407,48 +261,6 @@ class Execution:
             return Outcome(None, asyncio.CancelledError(), cancelled=True)
         error = root.exception()
         return Outcome(None if error else root.result(), error, cancelled=False)
-
-    def _close(self, task: RunTask | None, coroutine: Any) -> None:
-        if task is None:
-            context = contextvars.Context()
-            context.run(CURRENT.set, self)
-            close = _closer(coroutine)
-        else:
-            context = task.context
-            close = coroutine.close
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-        for _ in range(8):
-            try:
-                context.run(_in_loop, self.loop, close)
-            except RuntimeError:
-                continue  # the clean-up awaits something; throw again
-            except BaseException:  # noqa: BLE001, S110 - whatever clean-up raises while it is unwound is void
-                pass
-            return
-
-
-def _in_loop(loop: RunLoop, close: Callable[[], object]) -> None:
-    events._set_running_loop(loop)  # noqa: SLF001 - as in `RunLoop.drain`
-    try:
-        close()
-    finally:
-        events._set_running_loop(loop.outer)  # noqa: SLF001
-
-
-def _closer(generator: AsyncGenerator[Any, Any]) -> Callable[[], object]:
-    def close() -> None:
-        closing: Any = generator.aclose()
-        try:
-            closing.send(None)
-        except StopIteration:
-            return
-        closing.close()
-
-    return close
-
-
-async def _aclose(generator: AsyncGenerator[Any, Any]) -> None:
-    await generator.aclose()
 
 
 async def _gone() -> None:

@@ -28,7 +28,7 @@ from perdure.kernel.scope import CURRENT, Evicted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
-    from perdure.kernel.execution import Execution
+    from perdure.kernel.requests import Requests
 
 MAX_CALLBACKS = 10_000
 """Callbacks per drain, after which the body is taken for spinning."""
@@ -108,7 +108,7 @@ class Handle:
 class RunLoop(asyncio.AbstractEventLoop):
     """The loop of one run. Not thread-safe: one thread at a time drains it."""
 
-    def __init__(self, execution: Execution, run_id: str) -> None:
+    def __init__(self, execution: Requests, run_id: str) -> None:
         self.execution: Any = execution
         self.outer = events._get_running_loop()  # noqa: SLF001 - asked once: it costs a system call
         """The loop from whose callbacks this one is made and drained; None for a thread without one."""
@@ -268,7 +268,7 @@ for _name in _FOREIGN.split():
 RunLoop.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
 
 
-def make_loop(execution: Execution, run_id: str) -> RunLoop:
+def make_loop(execution: Requests, run_id: str) -> RunLoop:
     """Return a new loop. The methods that refuse were added by name, which a type checker cannot see."""
     concrete: Any = RunLoop
     loop: RunLoop = concrete(execution, run_id)

@@ -12,8 +12,8 @@ from perdure.kernel.operation import Operation
 from perdure.model.event import Draft
 
 if TYPE_CHECKING:
-    from perdure.kernel.execution import Execution
     from perdure.kernel.operation import Port
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Event
     from perdure.model.status import EventType
 
@@ -24,7 +24,7 @@ class Marker(Operation):
     __slots__ = ("payload",)
     event: ClassVar[EventType]
 
-    def __init__(self, run: Execution, op_id: str, name: str, payload: bytes | None) -> None:
+    def __init__(self, run: Requests, op_id: str, name: str, payload: bytes | None) -> None:
         super().__init__(run, op_id, name)
         self.payload = payload
 

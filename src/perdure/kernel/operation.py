@@ -12,7 +12,7 @@ from perdure.kernel.loop import RunFuture
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from perdure.kernel.execution import Execution
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Draft, Event
 
 
@@ -64,7 +64,7 @@ class Operation:
     __slots__ = ("digest", "future", "id", "name", "run", "unrecorded")
     kind: ClassVar[str]
 
-    def __init__(self, run: Execution, op_id: str, name: str, digest: int | None = None) -> None:
+    def __init__(self, run: Requests, op_id: str, name: str, digest: int | None = None) -> None:
         self.run = run
         self.id = op_id
         self.name = name

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import events, tasks
 from functools import wraps
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from perdure.kernel import loop as run_loop
@@ -22,9 +23,10 @@ from perdure.kernel import loop as run_loop
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
-_as_completed: Any = tasks.as_completed
-_wait_for: Any = tasks.wait_for
-_all_tasks: Any = tasks.all_tasks
+# Unwrapped: were perdure imported a second time, the first replacements would be found here.
+_as_completed: Any = unwrap(tasks.as_completed)
+_wait_for: Any = unwrap(tasks.wait_for)
+_all_tasks: Any = unwrap(tasks.all_tasks)
 
 
 def _code(function: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
-    from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
+    from perdure.kernel.requests import Requests
 
 CURRENT: ContextVar[Any] = ContextVar("perdure_scope", default=None)
 """An `Execution` in the tasks of a body, a `StepScope` in an attempt of a step, None elsewhere."""
@@ -50,7 +50,7 @@ class StepScope:
         raise NotImplementedError
 
 
-def body(what: str) -> Execution:
+def body(what: str) -> Requests:
     """Return the run whose body is calling.
 
     Raises:
@@ -61,7 +61,7 @@ def body(what: str) -> Execution:
         where = "in a step" if found is not None else "outside a run"
         message = f"perdure.{what}() was called {where}; it works in the body of a workflow"
         raise UsageError(message)
-    execution: Execution = found
+    execution: Requests = found
     return execution
 
 

@@ -76,8 +76,10 @@ class Connection:
         """
         self.check()
         self._awaited.add(future)
-        future.add_done_callback(self._awaited.discard)
-        return await asyncio.shield(future)
+        try:
+            return await future
+        finally:
+            self._awaited.discard(future)
 
     def check(self) -> None:
         """Raise the `StoreError` that says so if the store has failed for good."""

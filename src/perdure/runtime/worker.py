@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from perdure.model.write import Create, Outcome
     from perdure.runtime.host import Host
     from perdure.runtime.service import Service
+    from perdure.store.base import Decide
 
 logger = logging.getLogger("perdure.worker")
-CLAIM_BATCH = 50
+CLAIM_BATCH = 200
 
 
 class Worker:
@@ -58,6 +59,8 @@ class Worker:
         self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
         self._claim_wanted = False
+        self._backlog = False
+        """Whether the last claim took all it was allowed to."""
         self._starved = False
         """Whether a claim was wanted while there was no room."""
         self._claiming: asyncio.Task[None] | None = None
@@ -222,7 +225,8 @@ class Worker:
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
             return decide(row, recent, claimant, now, host.commit_ids.take())
 
-        claims: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, judge)
+        claims = await self._claimed(request, judge)
+        self._backlog = len(claims) == limit
         for claimed in claims:
             if claimed.parked:
                 logger.error(
@@ -238,6 +242,16 @@ class Worker:
                 self._claim_batch = 1
         if len(claims) == limit or self._alone:
             self._claim_wanted = True
+
+    async def _claimed(self, request: ClaimRequest, judge: Decide) -> list[Claimed]:
+        """Claim on the loop's own thread while there is a backlog and the store is quick, else on the reading thread."""
+        host = self.host
+        if self._backlog and host.store.capabilities.inline:
+            claims = host.store.claim(request, judge, block=False)
+            if claims is not None:
+                return claims
+        found: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, judge)
+        return found
 
     async def _take(self, claimed: Claimed) -> None:
         self._on_the_way.add(claimed.row.id)

@@ -101,13 +101,18 @@ class Store(Protocol):
         """
         ...
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim up to ``request.limit`` due runs in one short transaction.
 
         Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker whose row is ``dead``.
         Highest priority first, then earliest ``wake_at``. Only runs of the given queues *and* workflows: rows that
         the worker cannot run never hide ones it can; with ``only``, that run and no other, whatever its queue. Each
         claim is the append that ``decide`` returns.
+
+        Args:
+            request: who claims, and what it can serve.
+            decide: returns the append that claims a run. Pure.
+            block: False returns None at once, with nothing done, where the call would wait for another process.
         """
         ...
 

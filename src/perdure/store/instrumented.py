@@ -101,9 +101,9 @@ class Instrumented:
         """See `perdure.store.base.Store.close`."""
         self._call("close", self.inner.close)
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """See `perdure.store.base.Store.claim`."""
-        return self._call("claim", self.inner.claim, request, decide)
+        return self._call("claim", self.inner.claim, request, decide, block=block)
 
     def register(self, worker: WorkerRow) -> None:
         """See `perdure.store.base.Store.register`."""

@@ -209,7 +209,7 @@ class MemoryStore:
 
     # ---- claims and leases ----
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:  # noqa: ARG002
         """Claim due runs, highest priority first, of one priority those of dead workers, then longest due."""
         self._check()
         with self._lock:

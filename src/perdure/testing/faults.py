@@ -149,9 +149,9 @@ class FaultyStore:
         """See `perdure.store.base.Store.commit`."""
         return self._cross("commit", self.inner.commit, batch, block=block)
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """See `perdure.store.base.Store.claim`."""
-        return self._cross("claim", self.inner.claim, request, decide)
+        return self._cross("claim", self.inner.claim, request, decide, block=block)
 
     def register(self, worker: WorkerRow) -> None:
         """See `perdure.store.base.Store.register`."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from perdure.kernel.definition import StepDefinition
-    from perdure.kernel.execution import Execution
     from perdure.kernel.operation import Port
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Event
 
 P = ParamSpec("P")
@@ -40,7 +40,7 @@ class StepOperation(Operation):
     kind = "step"
 
     def __init__(
-        self, run: Execution, op_id: str, definition: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, run: Requests, op_id: str, definition: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.run = run
         self.id = op_id
@@ -133,14 +133,14 @@ class _Step:
     def __repr__(self) -> str:
         return f"<step {self.name!r}>"
 
-    async def _perform(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _perform(self, run: Requests, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become an operation of ``run``, in the task that awaits this."""
         definition = self.definition
         if run.steps.get(definition.name) is not definition:
             run.steps.admit(definition)
         return await run.request(StepOperation(run, run.next_id(), definition, args, kwargs))
 
-    def _blocking(self, run: Execution, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _blocking(self, run: Requests, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become an operation of a sync body, and wait for the answer."""
         if run.bridge is None:
             run.check_alive()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from perdure.kernel.execution import Execution
     from perdure.kernel.operation import Port
+    from perdure.kernel.requests import Requests
     from perdure.model.event import Event
 
 
@@ -29,7 +29,7 @@ class Timer(Operation):
 
     def __init__(
         self,
-        run: Execution,
+        run: Requests,
         op_id: str,
         due: int,
         callback: Callable[..., object],

@@ -31,13 +31,17 @@ def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, no
     """
     if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
         return []
+    rows = candidates(connection, request, now)
+    recent: dict[str, list[Event]] = {row.id: [] for row in rows}
+    # One statement for all: each gives the GIL up, and a busy event loop is slow to give it back.
+    for event in fetch(connection, "load_tails", msgspec.json.encode(list(recent)).decode(), TAIL_EVENTS):
+        recent[event[0]].append(Event._make(event))
     claimed = []
-    for row in candidates(connection, request, now):
-        recent = fetch(connection, "load_tail", row.id, TAIL_EVENTS)
-        if not recent:
+    for row in rows:
+        if not recent[row.id]:
             message = "the run has no log"
             raise StoreCorrupt(message, run_id=row.id)
-        claimed.append(decide(row, tuple(Event._make(event) for event in reversed(recent)), now))
+        claimed.append(decide(row, tuple(recent[row.id]), now))
     try:
         plain(connection, [one.append for one in claimed], now, tails)
     except Doubt:

@@ -251,11 +251,12 @@ class SqliteStore:
             self._agree(session)
             return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
 
-    def claim(self, request: ClaimRequest, decide: Decide) -> list[Claimed]:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim due runs in one short transaction."""
-        with self._opened().reading() as connection:
-            if not claim.candidates(connection, request._replace(limit=1), self._clock.now()):
-                return []  # the usual case of an idle worker: no need for the write lock
+        if block:
+            with self._opened().reading() as connection:
+                if not claim.candidates(connection, request._replace(limit=1), self._clock.now()):
+                    return []  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> list[Claimed]:
             return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
@@ -263,7 +264,7 @@ class SqliteStore:
         def look(claimed: list[Claimed]) -> bool | None:
             return has_happened(self._opened().writer, [one.append for one in claimed])
 
-        return self._write(work, look) or []
+        return self._write(work, look, block=block)
 
     def register(self, worker: WorkerRow) -> None:
         """Insert the row of a worker that begins its life."""

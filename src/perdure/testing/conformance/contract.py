@@ -91,7 +91,7 @@ def claim(
     only: str | None = None,
 ) -> list[Claimed]:
     """Claim as a worker does."""
-    return store.claim(ClaimRequest(worker_id, queues, workflows, limit, take_over, only), claims_for(worker_id))
+    return store.claim(ClaimRequest(worker_id, queues, workflows, limit, take_over, only), claims_for(worker_id)) or []
 
 
 def enlist(store: Store, *worker_ids: str, lease_us: int = 60 * SECOND) -> None:

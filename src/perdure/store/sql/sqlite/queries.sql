@@ -98,6 +98,13 @@ select * from request where run_id = ?
 -- load: a log from a place on
 select * from event where run_id = ? and seq >= ? order by seq limit ?
 
+-- load_tails: the ends of several logs, each in order
+with log (run_id, top) as (
+    select j.value, (select max(e.seq) from event as e where e.run_id = j.value) from json_each(?) as j
+)
+select event.* from log join event on event.run_id = log.run_id and event.seq > log.top - ?
+order by event.run_id, event.seq
+
 -- load_tail: the end of a log, backwards
 select * from event where run_id = ? order by seq desc limit ?
 
@@ -306,5 +313,5 @@ select number, name, checksum from schema_migration order by number
 -- data_version: changes when another connection commits
 pragma data_version
 
--- tables: what is in the file
-select name from sqlite_schema where type = 'table'
+-- tables: what tables there are
+select name from sqlite_schema where type in ('table', 'view')

@@ -1,0 +1,174 @@
+"""What a body asks of its run: operations, timers, its time, its randomness.
+
+`Requests` is the side of a run that operations and author functions see; `perdure.kernel.execution.Execution` adds the
+side that the runtime drives.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import math
+from asyncio import events
+from collections import deque
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from perdure.errors import UsageError
+from perdure.kernel.definition import check_name
+from perdure.kernel.failure import FailureTrail
+from perdure.kernel.kinds.timer import Timer
+from perdure.kernel.loop import RunTask, current_task, make_loop
+from perdure.kernel.operation import Operation, OperationFuture
+from perdure.kernel.scope import Evicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.kernel.marker import Marker
+
+logger = logging.getLogger("perdure.run")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_DUE = 253_402_300_799_000_000
+"""The end of the year 9999 in microseconds: what every database and `datetime` can represent."""
+
+
+class Requests:
+    """What a body asks for, until it is answered."""
+
+    is_body = True
+
+    def __init__(self, run_id: str, codec: Any, steps: Any, info: Any = None) -> None:
+        self.run_id = run_id
+        self.codec = codec
+        self.steps = steps
+        self.info = info
+        self.loop = make_loop(self, run_id)
+        self.logical_time = 0
+        self.epoch = 0
+        self.claims = 0
+        self.live = False
+        """False while the log is being replayed: nothing may start."""
+        self.dead = False
+        self.failures = FailureTrail()
+        self.bridge: Any = None
+        self.given_up: list[Operation] = []
+        self.fresh: list[Operation] = []
+        self.unrecorded: deque[Operation] = deque()
+        self._pending: dict[str, Operation] = {}
+        self._abandoned: dict[str, tuple[str, str]] = {}
+        self._random: Random | None = None
+
+    def check_alive(self) -> None:
+        """Refuse every operation of a body that is being unwound."""
+        if self.dead:
+            raise Evicted
+
+    def next_id(self) -> str:
+        """Take the next structural id below the current task.
+
+        Raises:
+            UsageError: the caller is not on the run's own loop, for instance inside ``asyncio.run`` in a sync body.
+        """
+        if self.dead:
+            raise Evicted
+        task = current_task(self.loop)
+        if task is None or (self.bridge is not None and events._get_running_loop() is not self.loop):  # noqa: SLF001
+            return self._stray_id()  # from a sync body's thread the root task may still seem to be the current one
+        return cast("RunTask", task).next_id()
+
+    def _stray_id(self) -> str:
+        if self.loop is not events._get_running_loop():  # noqa: SLF001 - the documented hook for loops
+            message = f"an operation of run {self.run_id!r} was called on another event loop"
+            raise UsageError(message, hint="call it from the workflow body itself")
+        return self.loop.next_orphan()
+
+    def request(self, operation: Operation) -> OperationFuture:
+        """Register what the body asks for and return the future to await."""
+        loop = self.loop
+        future = OperationFuture(loop=loop)
+        future.number = loop.next_number()
+        future.operation = operation
+        operation.future = future
+        self.register(operation)
+        return future
+
+    def register(self, operation: Operation) -> None:
+        """Make an operation pending."""
+        self._pending[operation.id] = operation
+        if self.failures.watching:
+            self.failures.born(operation.id)
+        if operation.unrecorded:
+            self.unrecorded.append(operation)
+            self.fresh.append(operation)
+        elif self.live:
+            self.fresh.append(operation)
+
+    def mark(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
+        """Register a marker."""
+        check_name(name, f"the name of a {kind.kind}")
+        if self.bridge is not None:
+            return cast("OperationFuture", self.bridge.mark(kind, name, value, store_none=store_none))
+        return self.mark_now(kind, name, value, store_none=store_none)
+
+    def mark_now(self, kind: type[Marker], name: str, value: Any, *, store_none: bool) -> OperationFuture:
+        """Register a marker from the run's own loop."""
+        op_id = self.next_id()
+        payload = None if value is None and not store_none else self.codec.encode(value)
+        return self.request(kind(self, op_id, name, payload))
+
+    def timer(
+        self,
+        delay: float,
+        when: float | None,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> Timer:
+        """Register a timer ``delay`` seconds from now, or at the logical time ``when``."""
+        seconds = delay if when is None else when
+        if not math.isfinite(seconds):
+            message = f"cannot wait {seconds} seconds"
+            raise ValueError(message)
+        base = self.logical_time if when is None else 0
+        due = base + round(seconds * 1_000_000)
+        if due > LATEST_DUE:
+            message = f"cannot wait until after the year 9999 ({seconds} seconds)"
+            raise ValueError(message)
+        op_id = self.next_id()
+        timer = Timer(self, op_id, due, callback, args, context or contextvars.copy_context())
+        self.register(timer)
+        return timer
+
+    def abandon(self, operation: Operation) -> None:
+        """Forget a pending operation: its record, should one come, is for the audit only."""
+        if self._pending.pop(operation.id, None) is not None:
+            self._abandoned[operation.id] = (operation.kind, operation.name)
+            if self.live and not self.dead:
+                self.given_up.append(operation)
+
+    def is_abandoned(self, operation: Operation) -> bool:
+        """Whether `abandon` was called for it."""
+        return operation.id in self._abandoned
+
+    def now(self) -> datetime:
+        """Return the run's logical time."""
+        return EPOCH + timedelta(microseconds=self.logical_time)
+
+    @property
+    def random(self) -> Random:
+        """The run's random generator, seeded by its id."""
+        self.check_alive()
+        if self._random is None:
+            self._random = Random(self.run_id)  # repeatable on purpose
+        return self._random
+
+    def uuid4(self) -> UUID:
+        """Return a UUID that is the same on every replay."""
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def report(self, context: dict[str, Any]) -> None:
+        """Log what asyncio would have printed."""
+        logger.warning("run %s: %s", self.run_id, context.get("message"), exc_info=context.get("exception"))
