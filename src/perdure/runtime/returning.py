@@ -43,7 +43,7 @@ class Returns:
         change = Change(Status.RUNNING, epoch, Status.PENDING, epoch, None, now, 0, None, now)
         self._host.writer.submit(Append(last.run_id, events, change), self)
 
-    def settled(self, write: Any, outcome: Outcome) -> None:
+    def settled(self, write: Any, outcome: Outcome) -> None:  # noqa: ARG002 - there is nothing to know of it
         """Take the writer's answer. A refusal means that somebody else was faster, which is as good."""
         if isinstance(outcome, Committed):
             self._host.on_room()

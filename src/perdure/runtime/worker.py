@@ -57,7 +57,9 @@ class Worker:
         self.running = False
         self.stopping = False
         self._rejoining: asyncio.Task[None] | None = None
-        self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
+        self._services: list[Service] = [
+            Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
+        ]  # fmt: skip
         self._claim_wanted = False
         self._backlog = False
         """Whether the last claim took all it was allowed to."""
@@ -244,7 +246,7 @@ class Worker:
             self._claim_wanted = True
 
     async def _claimed(self, request: ClaimRequest, judge: Decide) -> list[Claimed]:
-        """Claim on the loop's own thread while there is a backlog and the store is quick, else on the reading thread."""
+        """Claim on the loop's thread while there is a backlog and the store is quick, else on the reading thread."""
         host = self.host
         if self._backlog and host.store.capabilities.inline:
             claims = host.store.claim(request, judge, block=False)
