@@ -79,7 +79,8 @@ def class_width(source: Source) -> Iterator[Finding]:
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.ClassDef) or any(last_name(base) in FOREIGN_PROTOCOLS for base in node.bases):
             continue
-        names = {item.name for item in node.body if isinstance(item, FunctionNode) and not item.name.startswith("_")}
+        names = {item.name for item in node.body if isinstance(item, FunctionNode)}
+        names = {name for name in names if not name.startswith(("_", "test_"))}
         if len(names) > PUBLIC_METHODS:
             yield source.finding(node.lineno, f"{node.name} has {len(names)} public methods")
 

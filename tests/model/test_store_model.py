@@ -19,7 +19,7 @@ from perdure.model.event import tail_of
 from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow
 from perdure.model.status import EventType, Status
-from perdure.model.write import Append, Failed, Outcome, Write
+from perdure.model.write import COMMITTED, Append, Failed, Outcome, Write
 from perdure.store.base import StoreOptions
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
@@ -160,6 +160,9 @@ class StoreMachine(RuleBasedStateMachine):
     def commit(self) -> None:
         expected, found = (comparable(store.commit(self.batch)) for store in self.stores)
         assert found == expected, self.batch
+        # What was refused is never sent again: a writer rule, without which a stale append could fit by chance later.
+        refused = [write for write, outcome in zip(self.batch, expected, strict=True) if outcome is not COMMITTED]
+        self.sent = [append for append in self.sent if append not in refused]
         self.batch = []
         self.refute()
 
@@ -186,7 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
         def same(row: Any, recent: Any, now: int) -> Any:
             return decided.setdefault(row.id, decide(row, recent, now))
 
-        expected, found = (store.claim(request, same) for store in self.stores)
+        expected, found = (store.claim(request, same) or [] for store in self.stores)
         assert found == expected
         for claimed in expected:
             author = Author(claimed.row.id, self.time)

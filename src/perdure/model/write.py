@@ -15,7 +15,8 @@ from perdure.model.run import Message, RunRow, Tombstone
 class Create(NamedTuple):
     """Record a new run and the first events of its log.
 
-    Answered by `Existing` when the id is taken, also by a tombstone.
+    Answered by `Existing` when the id is taken, also by a tombstone; by `Committed` when it is taken by this very
+    create, sent before.
     """
 
     row: RunRow
@@ -35,7 +36,8 @@ class Change(NamedTuple):
     owner: str | None
     wake_at: int | None
     inbox_seen: int
-    """Messages taken in so far. If more were sent and ``wake_at`` is set, the store sets ``wake_at`` to now."""
+    """Messages taken in so far. If more were sent and the run becomes pending or waiting, it is due at once: the store
+    sets ``wake_at`` to now if it is later, or None."""
     detail: str | None
     at: int
 
@@ -43,12 +45,13 @@ class Change(NamedTuple):
 class Append(NamedTuple):
     """Continue a run's log, and change what is derived from it.
 
-    The first event's ``seq`` is the place the writer believes to be next. If it is taken, or the change does not
-    apply, the whole append is refused with `Conflict` and leaves nothing behind.
+    The first event's ``seq`` is the place the writer believes to be next. If it is not the next one (taken, or too
+    far), or the change does not apply, the whole append is refused with `Conflict` and leaves nothing behind.
     """
 
     run_id: str
     events: tuple[Event, ...]
+    """At least one."""
     change: Change | None = None
     consumed: tuple[int, ...] = ()
     """Numbers of the inbox messages that these events take in."""

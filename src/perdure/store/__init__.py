@@ -1,0 +1,1 @@
+"""The seam to a database, its backends, and the writer that groups commits."""

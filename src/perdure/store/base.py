@@ -92,8 +92,9 @@ class Store(Protocol):
         """Apply ``batch`` in one transaction and answer each write in order.
 
         Atomic: all writes answered with `Committed` are in one transaction, durable on return. Idempotent: an
-        append that is already there with the same ``commit_id`` is answered with `Committed`. Later writes of a
-        run in the same batch see the earlier ones.
+        append or create that is already there with the same ``commit_id`` is answered with `Committed`. Later writes
+        of a run in the same batch see the earlier ones. Once a create or append of a run is refused, all later
+        appends of that run in the batch are, even where their place is free: they build on what was refused.
 
         Args:
             batch: writes, applied in order.
@@ -104,10 +105,11 @@ class Store(Protocol):
     def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim up to ``request.limit`` due runs in one short transaction.
 
-        Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker whose row is ``dead``.
-        Highest priority first, then earliest ``wake_at``. Only runs of the given queues *and* workflows: rows that
-        the worker cannot run never hide ones it can; with ``only``, that run and no other, whatever its queue. Each
-        claim is the append that ``decide`` returns.
+        Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker that is ``dead`` or ``left``.
+        Highest priority first; of one priority first those taken over, then earliest ``wake_at``, then the oldest.
+        Only runs of the given queues *and* workflows: rows that the worker cannot run never hide ones it can; with
+        ``only``, that run and no other, whatever its queue. Each claim is the append that ``decide`` returns. A worker
+        whose own row is not ``live`` gets nothing.
 
         Args:
             request: who claims, and what it can serve.
@@ -117,13 +119,16 @@ class Store(Protocol):
         ...
 
     def register(self, worker: WorkerRow) -> None:
-        """Insert the row of a worker that begins its life. Its id is new by construction."""
+        """Insert the row of a worker that begins its life. Its id is new by construction.
+
+        Done twice, because an answer was lost, it changes nothing.
+        """
         ...
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend a live worker's lease to now + ``lease_us`` and say what it owns. Never an upsert.
 
-        A lease of 0 ends the life of the worker: its row becomes ``left``.
+        A lease of 0 ends the life of the worker: its row becomes ``left``, and the answer is no longer ``alive``.
         """
         ...
 
@@ -134,7 +139,8 @@ class Store(Protocol):
     def sweep(self) -> list[str]:
         """Mark live workers whose lease has ended as ``dead``, by compare-and-set, and return their ids.
 
-        Also forgets rows of dead or left workers that own nothing any more.
+        Also forgets rows of dead or left workers that own nothing any more, and makes a dead row for an owner that
+        has none, so that its runs are taken over.
         """
         ...
 
@@ -143,7 +149,11 @@ class Store(Protocol):
         ...
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return the events with ``seq > after`` in order. A negative ``after`` means the last ``-after`` events."""
+        """Return the events with ``seq > after`` in order. A negative ``after`` means the last ``-after`` events.
+
+        Raises:
+            StoreCorrupt: an event is missing, or not what was written. A wrong log is never returned.
+        """
         ...
 
     def inbox(self, run_id: str) -> list[Message]:

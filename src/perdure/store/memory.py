@@ -113,7 +113,7 @@ class MemoryStore:
             for write in batch:
                 try:
                     outcome = self._write(write, broken)
-                except (StoreError, UnicodeError, OverflowError) as error:
+                except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
                 if outcome is not COMMITTED and isinstance(write, Append):
                     broken[write.run_id] = True
@@ -371,6 +371,9 @@ def _check_row(row: RunRow) -> None:
 
 def _check_values(values: Iterable[object]) -> None:
     for value in values:
+        if value is not None and not isinstance(value, str | int | bytes):
+            message = f"{type(value).__name__} is no type of a column"
+            raise TypeError(message)
         if isinstance(value, str):
             value.encode()
         elif isinstance(value, int) and value not in _INT64:

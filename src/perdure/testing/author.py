@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from perdure.model.write import Append, Change, Create, Purge, Send
 if TYPE_CHECKING:
     from perdure.store.base import Decide
 
-_commit_ids = count(1)
+_commit_ids = count(secrets.randbits(62))
+"""Unique among processes, as an engine's are: a store takes an append with a known id for the same append."""
 
 
 class Author:

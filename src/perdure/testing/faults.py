@@ -190,7 +190,7 @@ class FaultyStore:
         return self._cross("stats", self.inner.stats)
 
     def facts(self) -> tuple[Fact, ...]:
-        """See `perdure.store.base.Store.facts`. Not a boundary."""
+        """See `perdure.store.base.Store.facts`. Not a boundary: it is for people."""
         return self.inner.facts()
 
     def change_count(self) -> int:

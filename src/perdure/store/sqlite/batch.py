@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
@@ -25,14 +26,23 @@ if TYPE_CHECKING:
     from perdure.model.write import Change
 
 SQL = queries("sqlite")
-_ROWS = 50
-"""Rows per INSERT: each statement gives the GIL up once, and a busy event loop is slow to give it back."""
-# Statements for n rows each.
-_INSERT_EVENT = [f"{SQL['insert_event']} {', '.join([SQL['event_row']] * n)}" for n in range(_ROWS + 1)]
-_INSERT_RUN = [f"{SQL['insert_run']} {', '.join([SQL['run_row']] * n)}" for n in range(_ROWS + 1)]
-_COUNT_EVENT = [f"{SQL['count_event']} (values {', '.join([SQL['event_place']] * n)})" for n in range(_ROWS + 1)]
-_CHANGE = SQL["change_run"]
+_SIZES = (64, 32, 16, 8, 4, 2, 1)
+"""Rows per statement: few statements, because each gives the GIL up once and a busy event loop is slow to give it back;
+and few sizes, so that all of them stay prepared."""
+
+
+def _statements(head: str, row: str, tail: str = "") -> dict[int, str]:
+    return {n: f"{SQL[head]} {', '.join([SQL[row]] * n)}{tail}" for n in _SIZES}
+
+
+_INSERT_EVENT = _statements("insert_event", "event_row")
+_INSERT_RUN = _statements("insert_run", "run_row")
+_COUNT_EVENT = _statements("count_event", "event_place", ")")
+_CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
 _MOST_TAILS = 100_000
+_RUN_ID = 9
+"""Place of the run id in the values of a change."""
+_PLAIN = frozenset({Append, Create})
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
@@ -59,9 +69,8 @@ def apply(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         Doubt: something in the batch is not as it was believed to be; the transaction must be rolled back.
         apsw.Error: likewise, found by the database.
     """
-    for write in batch:
-        if not isinstance(write, Append | Create):
-            return _mixed(connection, batch, now, tails)
+    if not _PLAIN.issuperset(map(type, batch)):
+        return _mixed(connection, batch, now, tails)
     plain(connection, batch, now, tails)
     return [COMMITTED] * len(batch)
 
@@ -95,8 +104,9 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             tails[write.row.id] = len(write.events)
     if creates:
         _create(connection, creates, batch)
-    _insert(connection, _INSERT_EVENT, events)
-    _check_gap(connection, unsure)
+    _execute(connection, _INSERT_EVENT, events)
+    if unsure:
+        _check_gap(connection, unsure)
     if changes:
         _apply_changes(connection, changes)
     if consumed:
@@ -107,18 +117,19 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
 
 def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
     before = connection.total_changes()
-    connection.executemany(_CHANGE, changes)
+    if len({change[_RUN_ID] for change in changes}) == len(changes):
+        _execute(connection, _CHANGE_RUN, changes)
+    else:
+        for change in changes:
+            connection.execute(_CHANGE_RUN[1], change)
     if connection.total_changes() - before != len(changes):
         raise Doubt
 
 
 def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
     """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
-    for start in range(0, len(unsure), _ROWS):
-        part = unsure[start : start + _ROWS]
-        found = connection.execute(_COUNT_EVENT[len(part)], tuple(chain.from_iterable(part))).get
-        if found != len(part):
-            raise Doubt
+    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, unsure)) != len(unsure):
+        raise Doubt
 
 
 def _change(run_id: str, change: Change, now: int) -> _Values:
@@ -133,7 +144,7 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     stale = [create.row.id for create in creates if not create.fresh]
     if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
-    _insert(connection, _INSERT_RUN, [create.row for create in creates])
+    _execute(connection, _INSERT_RUN, [create.row for create in creates])
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)
@@ -149,16 +160,18 @@ def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
             raise Doubt
 
 
-def _insert(connection: apsw.Connection, statements: list[str], rows: Sequence[_Values]) -> None:
-    total = len(rows)
+def _execute(connection: apsw.Connection, statements: dict[int, str], rows: Sequence[_Values]) -> list[Any]:
+    """Run a statement over any number of rows and return all results."""
+    total, start = len(rows), 0
     if total == 1:
-        connection.execute(statements[1], rows[0])
-        return
-    whole = total - total % _ROWS
-    for start in range(0, whole, _ROWS):
-        connection.execute(statements[_ROWS], tuple(chain.from_iterable(rows[start : start + _ROWS])))
-    if whole < total:
-        connection.execute(statements[total - whole], tuple(chain.from_iterable(rows[whole:])))
+        return connection.execute(statements[1], rows[0]).fetchall()
+    results: list[Any] = []
+    for size in _SIZES:
+        while total - start >= size:
+            part = rows[start : start + size]
+            results += connection.execute(statements[size], tuple(chain.from_iterable(part))).fetchall()
+            start += size
+    return results
 
 
 def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
@@ -216,9 +229,19 @@ def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
 
 
 def run_row(connection: apsw.Connection, run_id: str) -> RunRow | None:
-    """Return a run."""
+    """Return a run.
+
+    Raises:
+        StoreCorrupt: the index leads to another run's row.
+    """
     found = fetch(connection, "get_run", run_id)
-    return RunRow._make(found[0]) if found else None
+    if not found:
+        return None
+    row = RunRow._make(found[0])
+    if row.id != run_id:
+        message = "the row of the run is damaged"
+        raise StoreCorrupt(message, run_id=run_id)
+    return row
 
 
 def fetch(connection: apsw.Connection, name: str, *values: str | bytes | int | None) -> list[tuple[Any, ...]]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import apsw
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def create(file: Path) -> bool:
@@ -37,12 +34,21 @@ def take_back(file: Path) -> None:
             # Leaving WAL mode works only for the last one who has the file open, and removes -wal and -shm.
             if connection.pragma("journal_mode", "delete") != "delete":
                 return
-            connection.execute("begin exclusive")
-            if connection.execute("select count(*) from sqlite_schema").get == 0:
+            if _is_ours_alone(connection):
                 file.unlink(missing_ok=True)
-            connection.execute("rollback")
+            with suppress(apsw.SQLError):
+                connection.execute("rollback")
         finally:
             connection.close()
+
+
+def _is_ours_alone(connection: apsw.Connection) -> bool:
+    try:
+        connection.execute("begin exclusive")
+    except apsw.FullError:
+        # Even the lock needs a few bytes in an empty file. Where they are not to be had, nobody else has written.
+        return Path(connection.filename).stat().st_size == 0
+    return bool(connection.execute("select count(*) from sqlite_schema").get == 0)
 
 
 def identity(file: Path) -> tuple[int, int] | None:

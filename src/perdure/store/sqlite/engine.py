@@ -92,6 +92,8 @@ class SqliteStore:
         self._session: Session | None = None
         self._seen_version = 0
         self._tails: Tails = {}
+        self._own_version = -1
+        """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,6 +105,7 @@ class SqliteStore:
         if self._session is not None:
             return
         _check_options(self._options)
+        self._forget()
         with _opening:
             while self._session is None:
                 self._session = self._try_open()
@@ -145,6 +148,7 @@ class SqliteStore:
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
+            return birth.identity(file) == identity
         except apsw.Error as error:
             if birth.identity(file) != identity:
                 return False
@@ -155,7 +159,6 @@ class SqliteStore:
                 message = f"{self._path}: read-only"
                 raise UsageError(message) from error
             raise
-        return True
 
     def _join_reading(self, session: Session) -> None:
         if not schema.is_current(session.reader):
@@ -206,18 +209,27 @@ class SqliteStore:
                 result = work(session)
                 certain = session.commit()
             except BaseException:
-                self._tails.clear()
+                self._forget()
                 session.abort()
                 raise
-            if not certain:
-                self._tails.clear()
+            if certain:
+                self._own_version = session.writer.data_version()
+            else:
+                self._forget()
                 _conclude(done=look(result))
             return result
         finally:
             session.release()
 
+    def _forget(self) -> None:
+        """Drop what was known of the file: the transaction is gone, and perhaps the connection with it."""
+        self._own_version = -1
+        self._tails.clear()
+
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
+        if session.writer.data_version() == self._own_version:
+            return  # nobody has written since we did
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"
@@ -245,7 +257,7 @@ class SqliteStore:
         except ENVIRONMENT:
             raise
         except Exception:  # noqa: BLE001 - whatever it is, the second look finds out whose it is
-            self._tails.clear()
+            self._forget()
             session.rollback()
             session.begin()
             self._agree(session)
@@ -301,6 +313,11 @@ class SqliteStore:
         """Return the messages that wait."""
         with self._opened().reading() as connection:
             return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
+
+    def problems(self) -> list[str]:
+        """Return what SQLite finds wrong with the file, one line each; for ``verify``. Reads all of it."""
+        with self._opened().reading() as connection:
+            return listing.problems(connection)
 
     def list(self, query: RunFilter) -> list[RunRow]:
         """Return the runs that match, newest first."""

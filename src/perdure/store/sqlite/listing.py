@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import apsw
 import msgspec
 
 from perdure.errors import StoreCorrupt
@@ -14,7 +15,7 @@ from perdure.model.status import Status
 from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
-    import apsw
+    from collections.abc import Sequence
 
     from perdure.model.filter import RunFilter
 
@@ -43,11 +44,18 @@ def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None
     if after > 0 and events[0].seq != after:
         broken: int | None = after
     else:
-        broken = broken_link(run_id, tail_of(events[0]) if skip else EMPTY_TAIL, events[skip:])
+        broken = _broken(run_id, events, skip=skip)
     if broken is not None:
         message = f"event {broken} of the log is damaged or missing"
         raise StoreCorrupt(message, run_id=run_id)
     return events[skip:] if limit is None else events[skip : skip + limit]
+
+
+def _broken(run_id: str, events: Sequence[Event], *, skip: bool) -> int | None:
+    try:
+        return broken_link(run_id, tail_of(events[0]) if skip else EMPTY_TAIL, events[skip:])
+    except (TypeError, ValueError):  # a column of another type than was written
+        return events[0].seq
 
 
 def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
@@ -119,3 +127,16 @@ def stats(connection: apsw.Connection, now: int) -> StoreStats:
             waiting.append(QueueStats(queue, workflow, due, oldest))
     workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
     return StoreStats(runs, tuple(waiting), workers)
+
+
+def problems(connection: apsw.Connection) -> list[str]:
+    """Return what SQLite finds wrong with the file, one line each. Reads all of it."""
+    try:
+        found = [str(row[0]) for row in connection.execute("pragma integrity_check(100)").fetchall()]
+        found += [
+            f"a row of {table} belongs to no row of {parent}"
+            for table, _, parent, _ in connection.execute("pragma foreign_key_check").fetchall()
+        ]
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        return [str(error)]
+    return [line for line in found if line != "ok"]

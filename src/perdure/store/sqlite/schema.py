@@ -91,7 +91,7 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
     base = max(wall, last) - ticks
     known_row = fetch(connection, "meta")
     if not known_row:
-        connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, wall))
+        connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, base + ticks))
     else:
         boot_id, known = known_row[0]
         # Without a boot id from the platform, a boot shows in the time since boot: it went back.
@@ -102,7 +102,7 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
         elif abs(known - base) < _CLOSE_ENOUGH_US or fetch(connection, "live_worker", 0):
             base = known
         if rebooted or base != known:
-            connection.execute(SQL["rebase"], (machine.boot_id, base, last))
+            connection.execute(SQL["rebase"], (machine.boot_id, base, base + ticks))
     clock.start(base)
 
 

@@ -58,7 +58,7 @@ class Settlement:
         """Runs that had an append refused: whatever is queued behind it believes in it."""
         self._doubtful: set[str] = set()
         """Runs that had a create refused: what is queued behind it may believe in it, or be of the run there is."""
-        ids = list({run_of(write): None for write in batch})
+        ids = [run_id for run_id in {run_of(write): None for write in batch} if _is_text(run_id)]
         rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
         self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
 
@@ -70,8 +70,8 @@ class Settlement:
     def _part(self, places: range) -> None:
         """Judge and apply a part of the batch; if the database refuses it for an unknown reason, halve it."""
         before = dict(self._runs), set(self._broken), set(self._doubtful)
-        accepted, rest = self._judge(places)
         try:
+            accepted, rest = self._judge(places)
             self._apply(accepted)
         except ENVIRONMENT:
             raise
@@ -210,6 +210,15 @@ class Settlement:
             return Closed(state.status)
         del self._runs[write.run_id]
         return None
+
+
+def _is_text(run_id: str) -> bool:
+    """Whether an id can be in the database at all; half a surrogate pair cannot."""
+    try:
+        run_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def run_of(write: Write) -> str:

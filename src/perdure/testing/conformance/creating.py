@@ -9,7 +9,7 @@ import pytest
 
 from perdure.model.event import EMPTY_TAIL, broken_link
 from perdure.model.filter import RunFilter
-from perdure.model.write import COMMITTED, Conflict, Existing, Failed
+from perdure.model.write import COMMITTED, Conflict, Existing, Failed, Missing, Send
 from perdure.testing.author import Author
 from perdure.testing.conformance.contract import Contract, accept, commit, row_of, running
 
@@ -38,6 +38,32 @@ class CreatingContract(Contract):
         outcomes = commit(store, again.create(fresh=False), Author("run-2", store.now()).create())
         assert outcomes == [Existing(left), COMMITTED]  # type: ignore[arg-type]
         assert store.load("run-1") == []
+
+    @pytest.mark.parametrize(
+        "run_id", ["a\0b", "\0", "'", '"', "\\", "\U0001f600", "é" * 300, "\x1f", "a b", "%", "\u2028"], ids=range(11)
+    )
+    def test_any_text_is_an_id(self, store: Store, run_id: str) -> None:
+        author, again = Author(run_id, store.now()), Author(run_id, store.now())
+        create = author.create(fresh=False)
+        accept(store, create, author.claimed())
+        row = row_of(store, run_id)
+        assert row.id == run_id
+        rival = author.stale()
+        accept(store, author.step())
+        assert commit(store, again.create(fresh=False), rival.step()) == [Existing(row), Conflict(3)]
+        assert commit(store, author.send(), author.completed(), author.purge()) == [COMMITTED] * 3
+        left = store.get(run_id)
+        assert commit(store, again.stale().create(fresh=False)) == [Existing(left)]  # type: ignore[arg-type]
+
+    def test_an_id_that_cannot_be_stored_fails_alone(self, store: Store) -> None:
+        other = running(store, "run-2")
+        bad = Author("bad", store.now()).create(fresh=False)
+        bad = bad._replace(row=bad.row._replace(id="\ud800"))
+        lost = Send(other.send().message._replace(run_id="\ud800"))
+        outcomes = commit(store, bad, other.step(), lost)
+        assert isinstance(outcomes[0], Failed)
+        assert outcomes[1] == COMMITTED
+        assert isinstance(outcomes[2], Failed | Missing)
 
     def test_of_two_creates_in_one_batch_the_first_is_the_run(self, store: Store) -> None:
         first, second = Author("run-1", store.now()), Author("run-1", store.now())

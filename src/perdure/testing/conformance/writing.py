@@ -230,6 +230,22 @@ class WritingContract(Contract):
         assert [outcomes[place] for place in (0, 3, 4)] == [COMMITTED] * 3
         assert [len(store.load(run_id)) for run_id in ("run-1", "run-2", "run-3")] == [2, 4, 3]
 
+    def test_an_append_without_events_fails_alone(self, store: Store) -> None:
+        author, other = running(store, "run-1"), running(store, "run-2")
+        change = author.stale().completed().change
+        outcomes = commit(store, Append("run-1", (), change), other.step())
+        assert isinstance(outcomes[0], Failed)
+        assert outcomes[1] == COMMITTED
+        assert row_of(store, "run-1").status == "running"
+
+    def test_a_value_of_a_wrong_type_fails_alone(self, store: Store) -> None:
+        author, other = running(store, "run-1"), running(store, "run-2")
+        append = author.step()
+        poison = append._replace(events=(append.events[0]._replace(payload={}),))  # type: ignore[arg-type]
+        outcomes = commit(store, poison, other.step())
+        assert isinstance(outcomes[0], Failed)
+        assert outcomes[1] == COMMITTED
+
     def test_many_that_cannot_be_stored_fail_alone(self, store: Store) -> None:
         authors = [running(store, f"run-{n}") for n in range(40)]
         batch = []

@@ -4,7 +4,7 @@
 insert into event_log values
 
 -- count_event: how many of these places are taken; the places' placeholders follow
-select count(*) from event_log where (run_no, seq) in
+select count(*) from event_log where (run_no, seq) in (values
 
 -- event_row: one row of insert_event
 ((select no from run where id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -25,15 +25,23 @@ insert into run (
 insert into tag (key, value, run_id) values (?, ?, ?)
 
 -- change_run: compare-and-set on state and epoch; a message that came in meanwhile makes an unowned run due
+with change (status, epoch, owner, wakes, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before) as (values
+
+-- change_row: one row of change_run
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- change_end: what follows the rows of change_run; no run may be in them twice
+)
 update run
 set
-    status = ?1,
-    epoch = ?2,
-    owner = ?3,
-    wake_at = case when ?4 and inbox_n > ?5 then min(coalesce(?6, ?7), ?7) else ?6 end,
-    detail = ?8,
-    updated_at = ?9
-where id = ?10 and status = ?11 and epoch = ?12
+    status = c.status,
+    epoch = c.epoch,
+    owner = c.owner,
+    wake_at = case when c.wakes and inbox_n > c.inbox_seen then min(coalesce(c.wake_at, c.now), c.now) else c.wake_at end,
+    detail = c.detail,
+    updated_at = c.at
+from change as c
+where run.id = c.run_id and run.status = c.before and run.epoch = c.epoch_before
 
 -- take_message: consume one message
 delete from inbox where run_id = ? and n = ?
@@ -280,25 +288,32 @@ limit ?
 select status, count(*) from run group by status
 
 -- pairs: every queue and workflow that has something with a wake-up time, by skipping through the index
-with recursive pair (queue, workflow) as (
-    select * from (select queue, workflow from run where wake_at is not null order by queue, workflow limit 1)
+with recursive line (queue) as (
+    select min(queue) from run where wake_at is not null
+    union all
+    select (select min(r.queue) from run as r where r.queue > l.queue and r.wake_at is not null)
+    from line as l
+    where l.queue is not null
+),
+
+pair (queue, workflow) as (
+    select
+        l.queue,
+        (select min(r.workflow) from run as r where r.queue = l.queue and r.wake_at is not null)
+    from line as l
+    where l.queue is not null
     union all
     select
+        p.queue,
         (
-            select r.queue from run as r
-            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
-            order by r.queue, r.workflow limit 1
-        ),
-        (
-            select r.workflow from run as r
-            where r.wake_at is not null and (r.queue, r.workflow) > (p.queue, p.workflow)
-            order by r.queue, r.workflow limit 1
+            select min(r.workflow) from run as r
+            where r.queue = p.queue and r.workflow > p.workflow and r.wake_at is not null
         )
     from pair as p
-    where p.queue is not null
+    where p.workflow is not null
 )
 
-select queue, workflow from pair where queue is not null
+select queue, workflow from pair where workflow is not null
 
 -- count_due: how much of a slot is due, and since when
 select count(*), min(wake_at) from run
