@@ -94,7 +94,24 @@ def sealed(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: 
     # Straight to the tuple: the generated constructor costs twice as much, and this is the hottest of all paths.
     return _new(
         Event,
-        (run_id, seq, kind, op, okind, name, attempt, at, epoch, commit_id, state, digest, detail, given, payload, chain),
+        (
+            run_id,
+            seq,
+            kind,
+            op,
+            okind,
+            name,
+            attempt,
+            at,
+            epoch,
+            commit_id,
+            state,
+            digest,
+            detail,
+            given,
+            payload,
+            chain,
+        ),
     )
 
 

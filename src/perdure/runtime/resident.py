@@ -1,7 +1,8 @@
 """One run in this process: feeds its body from the log, starts what the body asks for, records how it ends.
 
-Recorded events are delivered strictly in the order of the log (the `Tape`), on replay and live alike. What the body asks
-for is started by the `Launcher`. Whatever must not be overtaken (a body on a thread, a step that is not recorded) *holds* the deliveries.
+Recorded events are delivered strictly in the order of the log (the `Tape`), on replay and live alike. What the body
+asks for is started by the `Launcher`. Whatever must not be overtaken (a body on a thread, a step that is not recorded)
+*holds* the deliveries.
 """
 
 from __future__ import annotations
