@@ -1,4 +1,4 @@
-"""Power cuts under a whole engine: what a caller or a body was told is there afterwards, or the mode says it may not be."""
+"""Power cuts under a whole engine: what a caller or a body was told is there afterwards, in mode `host`."""
 
 from __future__ import annotations
 
