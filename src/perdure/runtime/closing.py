@@ -11,16 +11,17 @@ from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, Diverged, RunTimedOut
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
-from perdure.model.event import Draft
+from perdure.model.event import Draft, draft_of
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
     from perdure.model.event import Event
     from perdure.model.run import RunRow
-    from perdure.model.write import Append
     from perdure.runtime.history import Summary
     from perdure.runtime.host import Host
     from perdure.runtime.recorder import Recorder
@@ -184,44 +185,34 @@ def release(run: Departing, kind: EventType, wake_at: int | None, reason: str | 
     _leave(run, kind, detail=detail, wake_at=wake_at)
 
 
-def replace_unstorable(run: Departing, append: Append, error: Exception) -> None:
-    """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
-    if append.events[0].seq == run.replaced_at:
+def replace_unstorable(run: Departing, events: Sequence[Event], change: Change | None, error: Exception) -> None:
+    """The database refuses the first event's value: record a `CodecError` in its place. A seq is never skipped."""
+    refused = events[0]
+    if refused.seq == run.replaced_at:
         run.host.logger.error("run %s: the database refuses whatever is recorded: %s", run.id, error)
         run.drop("nothing can be recorded")
         return
-    run.replaced_at = append.events[0].seq
+    run.replaced_at = refused.seq
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
-    run.tape.rewind(append.events[0])
-    change = append.change
-    if change is not None and append.events[-1].type == EventType.RUN_COMPLETED:
+    run.tape.rewind(refused)
+    if change is not None and refused.type == EventType.RUN_COMPLETED:
         change = change._replace(after=Status.FAILED, detail="CodecError: the database refuses the result")
-    for event in append.events:
-        last = event is append.events[-1]
-        run.tape.record_again(_without_value(event, failure), change if last else None)
+    for event in events:
+        draft = draft_of(event)
+        if event is refused:
+            draft = _without_value(draft, failure)
+        ends = event is events[-1] and change is not None
+        run.leaving |= ends
+        run.tape.record_again(draft, change if ends else None)
 
 
-def _without_value(event: Event, failure: bytes) -> Draft:
-    kind = event.type
-    payload = event.payload
+def _without_value(draft: Draft, failure: bytes) -> Draft:
+    kind, payload, state = draft.type, draft.payload, draft.state
     if kind == EventType.STEP_COMPLETED:
         kind, payload = EventType.STEP_FAILED, failure
     elif kind == EventType.RUN_COMPLETED:
-        kind, payload = EventType.RUN_FAILED, failure
+        kind, payload, state = EventType.RUN_FAILED, failure, f"{Status.RUNNING}>{Status.FAILED}"
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
-    state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
-    return Draft(
-        kind,
-        event.at,
-        event.op,
-        event.kind,
-        event.name,
-        event.attempt,
-        state,
-        event.digest,
-        event.detail,
-        None,
-        payload,
-    )
+    return draft._replace(type=kind, state=state, input=None, payload=payload)

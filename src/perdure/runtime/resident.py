@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perdure.kernel.kinds.step import StepOperation
     from perdure.model.event import Event, Tail
     from perdure.model.run import Message, RunRow
-    from perdure.model.write import Append, Change
+    from perdure.model.write import Change
     from perdure.runtime.host import Host
 
 logger = logging.getLogger("perdure.run")
@@ -258,9 +258,9 @@ class ResidentRun:
         """The run is somebody else's now."""
         self.drop(reason)
 
-    def unstorable(self, append: Append, error: Exception) -> None:
-        """An append was refused for its own contents."""
-        closing.replace_unstorable(self, append, error)
+    def unstorable(self, events: Sequence[Event], change: Change | None, error: Exception) -> None:
+        """An event was refused for its own contents; the others wait behind it."""
+        closing.replace_unstorable(self, events, change, error)
 
     # -- idleness ------------------------------------------------------------------------------------------------
 
