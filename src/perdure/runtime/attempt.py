@@ -362,5 +362,8 @@ class Attempts:
 
     def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
         """Record what a step says about its progress."""
-        if operation.id in self.running and not (self._abandoned or self.run.recorder.closed):
+        attempt = self.running.get(operation.id)
+        if attempt is None or attempt.number != number or attempt.timed_out:
+            return  # it has been answered: a late word of its thread has no place in the log
+        if not (self._abandoned or self.run.recorder.closed):
             self._record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)
