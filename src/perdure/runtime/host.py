@@ -100,15 +100,15 @@ class Host:
         self.waiters = waiters
         waiters.is_here = self._is_here
         self.commit_ids = commit_ids
-        self.logger = logging.getLogger("perdure.run")
-        self.python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        self.now = store.now
+        self.logger: logging.Logger = logging.getLogger("perdure.run")
+        self.python: str = f"{sys.version_info.major}.{sys.version_info.minor}"
+        self.now: Callable[[], int] = store.now
         self.luck = random
-        self.threads = ThreadPool("perdure-step", settings.threads, loop)
+        self.threads: ThreadPool = ThreadPool("perdure-step", settings.threads, loop)
         self.runs: dict[str, Guest] = {}
         self.idle: dict[str, tuple[Guest, int]] = {}
         """Idle runs and since when, oldest first."""
-        self._plain_tasks = loop.get_task_factory() is None
+        self._plain_tasks: bool = loop.get_task_factory() is None
         """Whether the user leaves it to asyncio how a task is made."""
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
