@@ -144,13 +144,10 @@ class Attempts:
             return
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
-        if not operation.definition.is_async:
-            self._run_sync(attempt, context)
-        elif host.plain_tasks:  # what the loop's create_task does, without three calls on the way
-            coroutine = self._run_async(attempt)
-            attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
+        if operation.definition.is_async:
+            attempt.task = host.start_task(self._run_async(attempt), operation.name, context)
         else:
-            attempt.task = host.loop.create_task(self._run_async(attempt), context=context)
+            self._run_sync(attempt, context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         self.waiting.pop(operation.id, None)
