@@ -7,7 +7,6 @@ anything new.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.kernel.kinds.step import StepOperation
@@ -50,7 +49,7 @@ class Launcher:
     def __init__(self, run: Owner) -> None:
         self._run = run
         self._alarm = Alarm(run.host.loop, run.host.now, self._is_wanted, self.wake_due)
-        self.gated: deque[Operation] = deque()
+        self.gated: list[Operation] = []
         self.fetching: bool = False
         self.gate_seq: int = 0
 
@@ -104,12 +103,14 @@ class Launcher:
     def open_gate(self) -> None:
         """Start what has waited and need wait no longer."""
         run, gated = self._run, self.gated
-        while gated and not (run.leaving or run.stopping or self._is_shut()):
-            if self._must_wait(gated[0]):
-                return
-            operation = gated.popleft()
+        opened = 0
+        for operation in gated:
+            if run.leaving or run.stopping or self._is_shut() or self._must_wait(operation):
+                break
+            opened += 1
             if run.execution.pending.get(operation.id) is operation:
                 operation.start(self)
+        del gated[:opened]
 
     def start_attempt(self, event: Event) -> None:
         """Go on with a step whose failed attempt, or whose intent, is on record now."""

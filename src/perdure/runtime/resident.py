@@ -44,6 +44,20 @@ class ResidentRun:
 
     definition: WorkflowDefinition
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    # What begins the same for every run stands here: runs are made by the thousand.
+    inbox_seen: int = 0
+    settled_in: bool = False
+    """Whether the database must already show this worker as the owner."""
+    idle: bool = False
+    gone: bool = False
+    leaving: bool = False
+    stopping: bool = False
+    replaced_at: int = 0
+    """Place of the last event that could not be stored and was replaced."""
+    _holds: int = 0
+    _live: bool = False
+    _pumping: bool = False
+    _replayed: history.Summary = history.FRESH
 
     def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail, given: bytes) -> None:
         self.host = host
@@ -55,19 +69,6 @@ class ResidentRun:
         self.tape: Tape = Tape(self.recorder)
         self.attempts: Attempts = Attempts(self)
         self.launcher: Launcher = Launcher(self)
-        self.inbox_seen: int = 0
-        self.settled_in = False
-        """Whether the database must already show this worker as the owner."""
-        self.idle: bool = False
-        self.gone: bool = False
-        self.leaving = False
-        self.stopping: bool = False
-        self.replaced_at = 0
-        """Place of the last event that could not be stored and was replaced."""
-        self._holds = 0
-        self._live = False
-        self._pumping = False
-        self._replayed = history.FRESH
 
     # -- coming and going ----------------------------------------------------------------------------------------
 
