@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.exception import read_failure
-from perdure.errors import CodecError, RunNotFound, UsageError
+from perdure.errors import CodecError, RunNotFound, StoreCorrupt, UsageError
 from perdure.model.event import Event as Row
 from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import EventType, Status
+from perdure.runtime.waiters import AT_REST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -142,6 +143,43 @@ async def find(connection: Connection, run_id: str) -> RunRow | Tombstone:
     return row
 
 
+async def row_and_log(connection: Connection, run_id: str) -> tuple[RunRow, list[Row]]:
+    """Return a run and its log, which is never empty: it may be purged between the two looks.
+
+    Raises:
+        RunNotFound: no such run, or its history was purged.
+    """
+    row = await find(connection, run_id)
+    events = [] if isinstance(row, Tombstone) else await connection.read(connection.store.load, run_id)
+    if isinstance(row, Tombstone) or not events:
+        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+    return row, events
+
+
+async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | None:
+    """Return a run that is at rest and the event that brought it there; None while it goes on.
+
+    Raises:
+        RunNotFound: no such run, or its history was purged.
+        StoreCorrupt: the log does not tell of the state that the run is in.
+    """
+    seen: RunRow | None = None
+    while True:
+        row = await find(connection, run_id)
+        if isinstance(row, Tombstone):
+            raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
+        if row.status not in AT_REST:
+            return None
+        tail: list[Row] = await connection.read(connection.store.load, run_id, -1)
+        # Between the two looks the run may have been retried, or purged.
+        if tail and (tail[0].state or "").endswith(f">{row.status}"):
+            return row, tail[0]
+        if row == seen:
+            message = f"the log does not say why the run is {row.status}"
+            raise StoreCorrupt(message, run_id=run_id)
+        seen = row
+
+
 async def run_info(connection: Connection, run_id: str) -> RunInfo:
     """Return what a listing shows of a run. Raises `RunNotFound`."""
     return to_info(await find(connection, run_id))
@@ -149,17 +187,13 @@ async def run_info(connection: Connection, run_id: str) -> RunInfo:
 
 async def history(connection: Connection, run_id: str) -> list[Event]:
     """Return a run's log, decoded. Raises `RunNotFound`."""
-    row = await find(connection, run_id)
-    if isinstance(row, Tombstone):
-        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
-    rows = await connection.read(connection.store.load, run_id)
+    row, rows = await row_and_log(connection, run_id)
     return list(decode_log(rows, row.workflow_version, connection.codec))
 
 
 async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
     """Return the last published value of a name. Raises `RunNotFound`."""
-    await find(connection, run_id)
-    rows: list[Row] = await connection.read(connection.store.load, run_id)
+    _, rows = await row_and_log(connection, run_id)
     for row in reversed(rows):
         if row.type == EventType.VALUE_PUBLISHED and row.name == name:
             return connection.codec.decode(row.payload or b"null")

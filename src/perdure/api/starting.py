@@ -148,6 +148,8 @@ async def _is_same_call(
         return False
     codec = connection.codec
     events: list[Event] = await connection.read(connection.store.load, found.id, 0, 1)
+    if not events:
+        return False  # purged since the create was refused
     try:
         args, kwargs = decode_call(definition.signature, events[0].input or b"{}", codec)
         given = encode_call(definition.signature, args, kwargs, codec)
