@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-broken = True
+code = {"is broken": True}
 
 
 @step
 async def breaks() -> str:
-    if broken:
+    if code["is broken"]:
         text = "broken"
         raise ValueError(text)
     return "whole"
@@ -30,8 +30,7 @@ async def breaking() -> str:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    global broken
-    broken = True
+    code["is broken"] = True
     async with Engine(f"sqlite:///{tmp_path}/b.db", [breaking], poll="50ms", hint="10ms") as opened:
         run = await opened.start(breaking, id="b")
         with pytest.raises(RunFailed):
@@ -77,8 +76,7 @@ async def test_a_purge_between_two_looks_is_told_as_one_before_them(
 async def test_a_retry_between_two_looks_does_not_make_the_run_look_parked(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    global broken
-    broken = False
+    code["is broken"] = False
     between(engine, monkeypatch, lambda: engine.retry("b"))
     assert await engine.get("b").result(timeout=10) == "whole"
     assert await engine.get("b").status() == Status.COMPLETED

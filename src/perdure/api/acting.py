@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.api.reading import find, row_and_log
+from perdure.api.reading import find, possible, row_and_log
 from perdure.errors import RunNotFound, UsageError
 from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
@@ -116,7 +116,7 @@ async def purge(connection: Connection, run_id: str, *, actor: str | None, reaso
         RunNotFound: no such run, or purged before.
         UsageError: the run has not ended.
     """
-    write = Purge(run_id, connection.store.now(), actor or default_actor(), reason)
+    write = Purge(possible(run_id), connection.store.now(), actor or default_actor(), reason)
     outcome = await connection.write(write)
     if isinstance(outcome, Missing):
         raise RunNotFound(run_id)

@@ -286,6 +286,7 @@ class Engine:
     async def await_result(self, run_id: str) -> Any:
         """Wait for a run's end; see `Run.result`."""
         connection = self.connection
+        reading.possible(run_id)
         while True:
             connection.check()
             end = await connection.waiters.wait(run_id)
