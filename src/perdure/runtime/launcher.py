@@ -35,6 +35,10 @@ class Owner(Protocol):
     leaving: bool
     stopping: bool
 
+    def pump(self) -> None:
+        """Deliver what can be delivered and go on."""
+        ...
+
 
 class Launcher:
     """The port of one run's operations (`perdure.kernel.operation.Port`).
@@ -148,7 +152,7 @@ class Launcher:
         return self._alarm.next_due
 
     def wake_due(self) -> None:
-        """Record what is due by now."""
+        """Start or record what is due by now. A run that was idle is so no longer."""
         run = self._run
         if run.gone or run.leaving or run.tape.recorder.closed:
             return
@@ -158,6 +162,7 @@ class Launcher:
                 run.attempts.start(operation)
             else:
                 run.tape.record(operation.fired(now))
+        run.pump()
 
     def cancel(self) -> None:
         """Start nothing any more."""

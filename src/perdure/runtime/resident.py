@@ -283,6 +283,7 @@ class ResidentRun:
     def evict(self) -> None:
         """Leave memory: the run waits in the database for its next wake-up."""
         under_way = self.tape.undelivered or self._held or self.launcher.fetching or self.recorder.busy
+        under_way = under_way or self.attempts.under_way
         if self.idle and not (self.leaving or self.recorder.closed or under_way):
             closing.release(self, EventType.RUN_WAITING, self.next_wake)
 
