@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import perdure
@@ -13,6 +14,7 @@ from perdure.testing.faults import Fault
 from tests.faults.lives import Mortal, Shelf
 
 KEYS: list[str] = []
+LATE = threading.Event()
 
 
 @perdure.step(retry=perdure.Retry(attempts=3, initial=0.001, maximum=0.001))
@@ -86,3 +88,28 @@ def test_only_claims_that_recorded_nothing_and_were_not_handed_back_count_as_dea
     assert deaths(e.RUN_STARTED, e.RUN_CLAIMED, e.RUN_RELEASED) == 0
     assert deaths(e.RUN_STARTED, e.RUN_CLAIMED, e.RUN_CLAIMED, e.RUN_WAITING, e.RUN_CLAIMED) == 2
     assert deaths(e.RUN_STARTED, e.RUN_CLAIMED, e.STEP_COMPLETED, e.RUN_CLAIMED) == 1
+
+
+@perdure.step(timeout=0.1)
+def late() -> None:
+    LATE.wait(5)
+    perdure.step_info().heartbeat("still here")
+
+
+@perdure.workflow
+async def outlived() -> str:
+    try:
+        await late.aio()
+    except perdure.StepTimedOut:
+        LATE.set()
+        await asyncio.sleep(0.3)
+    return "gone on"
+
+
+async def test_a_heartbeat_of_a_thread_that_has_timed_out_is_not_recorded(tmp_db: str) -> None:
+    """Recorded after the answer it would make every replay diverge."""
+    LATE.clear()
+    async with perdure.Engine(tmp_db, [outlived], evict_after=0.05, hint=0.01, poll=0.05) as engine:
+        run = await engine.start(outlived)
+        assert await run.result() == "gone on"
+        assert "step_heartbeat" not in [event.type for event in await run.history()]

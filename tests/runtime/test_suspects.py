@@ -14,8 +14,9 @@ from perdure.model.run import WorkerRow
 from perdure.store.base import StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from perdure.store.base import Store
 
 LEASE_US = 1_000
 gate = asyncio.Event()
@@ -48,26 +49,21 @@ def die_of_it(url: str, times: int) -> None:
     store.open()
     try:
         for n in range(times):
-            now = store.now()
-            name = f"dead-{n}"
-            store.register(WorkerRow(name, name, "h", 1, "live", now, now, now + LEASE_US, "[]", "[]"))
-            who = Claimant(name, "3.11", 3)
-            claims = store.claim(
-                ClaimRequest(name, ("default",), ("suspect",), 5),
-                lambda row, recent, at: decide(row, recent, who, at, n),
-            )
-            assert [claimed.row.id for claimed in claims or ()] == ["s"]
-            deadline = time.monotonic() + 5
-            while name not in store.sweep():
-                assert time.monotonic() < deadline
+            die_once(store, f"dead-{n}", n)
     finally:
         store.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
+def die_once(store: Store, name: str, commit_id: int) -> None:
+    now = store.now()
+    store.register(WorkerRow(name, name, "h", 1, "live", now, now, now + LEASE_US, "[]", "[]"))
+    who = Claimant(name, "3.11", 3)
+    request = ClaimRequest(name, ("default",), ("suspect",), 5)
+    claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, commit_id))
+    assert [claimed.row.id for claimed in claims or ()] == ["s"]
+    deadline = time.monotonic() + 5
+    while name not in store.sweep():
+        assert time.monotonic() < deadline
 
 
 async def test_a_suspect_waits_unowned_while_other_runs_are_here(tmp_path: Path) -> None:

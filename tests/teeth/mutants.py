@@ -94,7 +94,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message that came while the run was put to sleep does not wake it", "store/sql/sqlite/queries.sql",
-        "wake_at = case when ?4 and inbox_n > ?5 then", "wake_at = case when ?4 and inbox_n < ?5 then",
+        "wake_at = case when c.wakes and inbox_n > c.inbox_seen then",
+        "wake_at = case when c.wakes and inbox_n < c.inbox_seen then",
         f"{_STORES}::test_a_release_that_has_not_seen_a_message_is_due_at_once[sqlite]",
     ),
     Mutant(
