@@ -288,9 +288,9 @@ def _rebuild(node: dict[str, Any], where: tuple[str | None, str | None], depth: 
             relative = _rebuild(_node(node[name]), where, depth + 1)
             _set(error, f"__{name}__", relative)
     _set(error, "__suppress_context__", bool(node.get("suppress")))
-    for note in _sequence(node, "notes"):
-        if isinstance(note, str):
-            BaseException.add_note(error, note)
+    notes = [note for note in _sequence(node, "notes") if isinstance(note, str)]
+    if notes:
+        _set(error, "__notes__", notes)
     if _text(node, "traceback"):
         vars(error)[TRACEBACK] = _text(node, "traceback")
     return error
