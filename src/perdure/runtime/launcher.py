@@ -34,6 +34,10 @@ class Owner(Protocol):
     leaving: bool
     stopping: bool
 
+    def pump(self) -> None:
+        """Deliver what can be delivered and go on."""
+        ...
+
 
 class Launcher:
     """The port of one run's operations (`perdure.kernel.operation.Port`).
@@ -149,7 +153,7 @@ class Launcher:
         return self._alarm.next_due
 
     def wake_due(self) -> None:
-        """Record what is due by now."""
+        """Start or record what is due by now. A run that was idle is so no longer."""
         run = self._run
         if run.gone or run.leaving or run.tape.recorder.closed:
             return
@@ -159,6 +163,7 @@ class Launcher:
                 run.attempts.start(operation)
             else:
                 run.tape.record(operation.fired(now))
+        run.pump()
 
     def cancel(self) -> None:
         """Start nothing any more."""

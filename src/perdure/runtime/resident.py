@@ -284,14 +284,15 @@ class ResidentRun:
     def evict(self) -> None:
         """Leave memory: the run waits in the database for its next wake-up."""
         under_way = self.tape.undelivered or self._held or self.launcher.fetching or self.recorder.busy
+        under_way = under_way or self.attempts.under_way
         if self.idle and not (self.leaving or self.recorder.closed or under_way):
             closing.release(self, EventType.RUN_WAITING, self.next_wake)
 
-    def hand_back(self, reason: str) -> None:
-        """Give the run to whoever claims it next, now."""
+    def hand_back(self, reason: str, *, fatal: bool = False) -> None:
+        """Give the run to whoever claims it next, now. A fatal reason counts like the death of this worker."""
         if not (self.gone or self.leaving or self.recorder.closed):
             self.attempts.abandon()
-            closing.release(self, EventType.RUN_RELEASED, self.host.now(), reason)
+            closing.release(self, EventType.RUN_RELEASED, self.host.now(), reason, fatal=fatal)
 
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""
