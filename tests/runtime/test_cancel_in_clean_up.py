@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -39,7 +38,8 @@ async def test_what_was_asked_for_before_the_cancel_came_in_has_begun(tmp_db: st
 
         def slowly(run_id: str) -> Any:
             messages = inbox(run_id)
-            time.sleep(0.4)  # on the reading thread: the step ends meanwhile, and the body goes on to its clean-up
+            while store.load(run_id, -1)[0].type != "step_completed":
+                pass  # on the reading thread: the step ends meanwhile, and the body goes on to its clean-up
             return messages
 
         store.inbox = slowly

@@ -19,7 +19,7 @@ from perdure.model.claim import Claimant, Claimed, ClaimRequest, decide
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import EventType, Status
-from perdure.model.write import Committed
+from perdure.runtime.adoption import Adoption
 from perdure.runtime.closing import park
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
@@ -170,17 +170,15 @@ class Worker:
         future: asyncio.Future[Outcome] = self.host.loop.create_future()
         self.host.reserved += 1
         self._on_the_way.add(create.row.id)
-        self.host.writer.submit(create, _Adoption(self, future))
+        self.host.writer.submit(create, Adoption(self, future))
         return future
 
-    def adopt(self, create: Create) -> None:
-        """Execute a run this worker has just created and claimed."""
-        if self._is_ours(create.row.owner):
+    def created(self, create: Create, *, recorded: bool) -> None:
+        """Execute a run this worker has just created and claimed; or forget it, if it was there already."""
+        self.host.reserved -= 1
+        self._on_the_way.discard(create.row.id)
+        if recorded and self._is_ours(create.row.owner):
             self._reside(create.row, 1, create.events)
-
-    def arrived(self, run_id: str) -> None:
-        """Note that a run is no longer on its way to here."""
-        self._on_the_way.discard(run_id)
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -379,22 +377,3 @@ class Worker:
             run.settled_in = True
         if self._claiming is None:
             self._returns.reconcile(owned, self._on_the_way | self.host.runs.keys())
-
-
-class _Adoption:
-    """Waits for the record of a run that its creator executes."""
-
-    __slots__ = ("future", "worker")
-
-    def __init__(self, worker: Worker, future: asyncio.Future[Outcome]) -> None:
-        self.worker = worker
-        self.future = future
-
-    def settled(self, write: Create, outcome: Outcome) -> None:
-        """Begin to execute, then tell the caller of the start."""
-        self.worker.host.reserved -= 1
-        self.worker.arrived(write.row.id)
-        if not self.future.done():
-            self.future.set_result(outcome)
-        if type(outcome) is Committed:
-            self.worker.adopt(write)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
 
@@ -66,10 +66,10 @@ class StoreOptions(NamedTuple):
 class Store(Protocol):
     """One database. Every method may raise `StoreUnavailable` (try again later) or `StoreCorrupt`."""
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like. Constant."""
-        ...
+    capabilities: Capabilities
+    """What this backend is like. Constant."""
+    now: Callable[[], int]
+    """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.
@@ -82,10 +82,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release everything. May be called twice, and before `open`."""
-        ...
-
-    def now(self) -> int:
-        """Return the database's clock in microseconds. Never goes back within a process; costs no round trip."""
         ...
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
@@ -166,11 +162,7 @@ class Store(Protocol):
         ...
 
     def stats(self) -> StoreStats:
-        """Count what there is."""
-        ...
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what this database really is: settings given, file, schema; and what is wrong with it."""
+        """Count what there is, and say what this database really is and what is wrong with it. For people."""
         ...
 
     def change_count(self) -> int:

@@ -68,6 +68,7 @@ class MemoryStore:
     """Dictionaries under a lock."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self.capabilities: Capabilities = _CAPABILITIES
         self.now: Callable[[], int] = clock or system_clock()
         self._lock = threading.RLock()
         self._is_open = False
@@ -77,11 +78,6 @@ class MemoryStore:
         self._tombstones: dict[str, Tombstone] = {}
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like."""
-        return _CAPABILITIES
 
     def open(self) -> None:
         """Allow use."""
@@ -343,11 +339,7 @@ class MemoryStore:
                     due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
             workers = tuple(worker for _, worker in sorted(self._workers.items()))
-            return StoreStats(runs, waiting, workers)
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return that nothing here outlives the process."""
-        return (Fact("store", "memory: gone with the process"),)
+            return StoreStats(runs, waiting, workers, (Fact("store", "memory: gone with the process"),))
 
     def change_count(self) -> int:
         """Nobody else can write here."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
@@ -87,6 +87,7 @@ class SqliteStore:
         self._options = options
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
+        self.capabilities: Capabilities = _CAPABILITIES
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
@@ -94,11 +95,6 @@ class SqliteStore:
         self._tails: Tails = {}
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like."""
-        return _CAPABILITIES
 
     def open(self) -> None:
         """Connect, migrate, check what SQLite gives, and join the file's clock."""
@@ -325,14 +321,10 @@ class SqliteStore:
             return listing.listing(connection, query)
 
     def stats(self) -> StoreStats:
-        """Count what there is."""
+        """Count what there is, and say what this database really is."""
         with self._opened().reading() as connection:
-            return listing.stats(connection, self._clock.now())
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what this database really is."""
-        with self._opened().reading() as connection:
-            return facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+            found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+            return listing.stats(connection, self._clock.now(), found)
 
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""

@@ -141,7 +141,7 @@ class ReadingContract(Contract):
         assert [worker.id for worker in stats.workers] == ["w1", "w2"]
 
     def test_facts_have_names_and_a_good_store_has_no_problem(self, store: Store) -> None:
-        facts = store.facts()
+        facts = store.stats().facts
         assert len({fact.name for fact in facts}) == len(facts) > 0
         assert [fact for fact in facts if fact.problem] == []
 
