@@ -116,8 +116,14 @@ class Engine:
         """Stop the worker in good order and let go of the database. May be called twice.
 
         A cancellation does not stop it half-way: it only ends the wait for steps in flight.
+
+        Raises:
+            UsageError: this is not the event loop the engine was opened on.
         """
         connection, worker = self._connection, self._worker
+        if connection is not None and connection.loop is not asyncio.get_running_loop():
+            message = "the engine was opened on another event loop"
+            raise UsageError(message, hint="close it where it was opened")
         if connection is not None:
             self._connection = self._worker = None
             self._closing = asyncio.create_task(self._let_go(connection, worker), name="perdure-close")
@@ -127,6 +133,8 @@ class Engine:
             try:
                 await asyncio.shield(closing)
             except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    closing.cancel()  # asked twice: leave without handing back
                 cancelled = error
                 if worker is not None:
                     worker.stop_by = 0.0
