@@ -10,7 +10,6 @@ import contextvars
 import logging
 import math
 from asyncio import events
-from collections import deque
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast

@@ -45,16 +45,19 @@ class Launcher:
     Attributes:
         gated: operations that wait for their turn, oldest first.
         fetching: whether messages are being fetched.
+        holding_all: whether even what was asked for before waits for the messages: the run has just come here, and a
+            cancel that was acknowledged before is to come first.
         gate_seq: place of the last message taken in; until it is delivered nothing starts.
     """
 
-    __slots__ = ("_alarm", "_run", "fetching", "gate_seq", "gated")
+    __slots__ = ("_alarm", "_run", "fetching", "gate_seq", "gated", "holding_all")
 
     def __init__(self, run: Owner) -> None:
         self._run = run
         self._alarm = Alarm(run.host.loop, run.host.now, self._is_wanted, self.wake_due)
         self.gated: list[Operation] = []
         self.fetching: bool = False
+        self.holding_all: bool = False
         self.gate_seq: int = 0
 
     # -- the port ------------------------------------------------------------------------------------------------

@@ -220,19 +220,26 @@ class ResidentRun:
             self.launcher.set_deadline(self.row.deadline_at)
         if self.row.inbox_n > self.inbox_seen:
             self.look_at_inbox()
+            self.launcher.holding_all = True
         return True
 
     def look_at_inbox(self) -> None:
-        """Fetch the messages that wait; until they are in the log nothing starts."""
+        """Fetch the messages that wait; meanwhile nothing starts."""
         if self._live and not self.launcher.fetching:
             self.launcher.fetching = True
             self.host.fetch_inbox(self)
 
     def take_messages(self, messages: list[Message]) -> None:
         """Record messages from outside as events of the log."""
-        self.launcher.fetching = False
+        launcher = self.launcher
+        launcher.fetching = False
         if self.gone or self.leaving or self.recorder.closed:
             return
+        if not launcher.holding_all:
+            # What was asked for before the message came in begins before it is delivered, as it would on any event
+            # loop: clean-up whose first await has been reached is not skipped by a cancel.
+            launcher.open_gate()
+        launcher.holding_all = False
         for message in messages:
             if message.n > self.inbox_seen:
                 self.inbox_seen = message.n
@@ -241,7 +248,7 @@ class ResidentRun:
                 if self._replayed is history.FRESH:  # shared by all runs that are new
                     self._replayed = history.Summary()
                 history.note_message(self._replayed, event)
-                self.launcher.gate_seq = event.seq
+                launcher.gate_seq = event.seq
         self.pump()
 
     # -- what the recorder tells (the Listener) ------------------------------------------------------------------
