@@ -43,6 +43,11 @@ class Outcome(NamedTuple):
 class Execution(Requests):
     """A run's body, running on its own deterministic loop."""
 
+    # Of `Requests`, said again because it is written here too: a type checker would have to guess.
+    logical_time: int
+    epoch: int
+    claims: int
+    bridge: Any
     given_up: list[Operation]
     fresh: list[Operation]
     cancel_requested: bool = False

@@ -108,7 +108,9 @@ class Waiters:
                 else:
                     pause = min(pause * 1.5, LONGEST_PAUSE_S)
             if not self._new:
-                await _first(wake, pause)
+                timer = asyncio.get_running_loop().call_later(pause, wake.set)
+                await wake.wait()
+                timer.cancel()
 
     async def _look(self, run_ids: list[str]) -> float:
         """Wake those whose run is at rest or is not there. Returns how long the look took, in seconds."""
@@ -132,15 +134,6 @@ class Waiters:
             if not isinstance(row, RunRow) or row.status in AT_REST:
                 found.append(run_id)
         return found
-
-
-async def _first(wake: asyncio.Event, pause_s: float) -> None:
-    """Wait for the event, or for the pause to be over."""
-    try:
-        async with asyncio.timeout(pause_s):
-            await wake.wait()
-    except TimeoutError:
-        pass
 
 
 def _nowhere(run_id: str) -> bool:  # noqa: ARG001 - the answer of a process without a worker

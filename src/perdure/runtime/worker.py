@@ -58,6 +58,8 @@ class Worker:
         self.lease: Lease = Lease(host.store, self.id, host.settings.lease_us)
         self.running: bool = False
         self.stopping: bool = False
+        self.stop_by: float = float("inf")
+        """When steps in flight are no longer waited for; may be brought forward while it stops."""
         self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
@@ -106,13 +108,21 @@ class Worker:
         if not self.running:
             return
         self.running, self.stopping = False, True
+        self.stop_by = min(self.stop_by, boot_time() + grace_s)
+        try:
+            await self._leave_in_order()
+        finally:  # whatever happens, it must not seem alive: others wait for its runs
+            self.lease.stop()
+            self.host.threads.close(1.0)
+
+    async def _leave_in_order(self) -> None:
         for service in self._services:
             await service.stop()
         if self._rejoining is not None:
             self._rejoining.cancel()
         under_way = [task for task in (self._claiming, self._rejoining) if task is not None]
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._drain(grace_s)
+        await self._drain()
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
         deadline = boot_time() + 5
@@ -121,12 +131,10 @@ class Worker:
         for run in list(self.host.runs.values()):
             run.drop("it could not be handed back")
         await self._say_goodbye()
-        self.host.threads.close(1.0)
 
-    async def _drain(self, grace_s: float) -> None:
+    async def _drain(self) -> None:
         """Wait for steps in flight; runs without any are handed back at once."""
-        deadline = boot_time() + grace_s
-        while boot_time() < deadline and self.host.writer.crash is None and not self.lease.lost:
+        while boot_time() < self.stop_by and self.host.writer.crash is None and not self.lease.lost:
             for run in list(self.host.runs.values()):
                 run.stop_starting()
             if not self.host.runs:

@@ -1,0 +1,123 @@
+"""What a backend answers to calls that nobody should make, and to facts that should not be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.errors import StoreCorrupt, StoreError, UsageError
+from perdure.model.claim import ClaimRequest
+from perdure.model.write import COMMITTED
+from perdure.store.base import Store, StoreOptions, open_store
+from perdure.store.sqlite import clock
+from perdure.testing.author import Author, claims_for, worker
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, path: Path) -> Iterator[Store]:
+    url = "memory://odd" if request.param == "memory" else f"sqlite:///{path}"
+    store = open_store(url, StoreOptions())
+    store.open()
+    yield store
+    store.close()
+
+
+def request(limit: int = 10) -> ClaimRequest:
+    return ClaimRequest("w1", ("default",), ("order",), limit)
+
+
+def test_a_durability_that_memory_cannot_give_is_refused() -> None:
+    with pytest.raises(UsageError, match="gives no durability 'quorum'"):
+        open_store("memory://x", StoreOptions(durability="quorum"))
+
+
+@pytest.mark.parametrize(
+    "url", ["base://x", "writer://x", "migrate://x", "://", "sqlite", "http://[::1", "no such://x"]
+)
+def test_what_is_no_database_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"no backend|not a database URL"):
+        open_store(url, StoreOptions())
+
+
+def test_a_claim_of_none_gives_none(store: Store) -> None:
+    store.register(worker("w1", store.now()))
+    assert store.commit([Author("run-1", store.now()).create()]) == [COMMITTED]
+    assert store.claim(request(limit=0), claims_for("w1")) == []
+    assert len(store.claim(request(), claims_for("w1")) or ()) == 1
+
+
+def test_a_claim_that_does_not_fit_its_run_changes_nothing(store: Store) -> None:
+    store.register(worker("w1", store.now()))
+    author = Author("run-1", store.now())
+    assert store.commit([author.create()]) == [COMMITTED]
+    decide = claims_for("w1")
+
+    def misfit(row: Any, recent: Any, now: int) -> Any:
+        claimed = decide(row, recent, now)
+        change = claimed.append.change
+        assert change is not None
+        return claimed._replace(append=claimed.append._replace(change=change._replace(epoch_before=99)))
+
+    before = store.load("run-1")
+    with pytest.raises(StoreError, match="does not fit the run it was made for"):
+        store.claim(request(), misfit)
+    assert store.load("run-1") == before
+    assert len(store.claim(request(), decide) or ()) == 1
+
+
+def test_a_run_without_a_log_is_damaged(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}", StoreOptions())
+    store.open()
+    store.register(worker("w1", store.now()))
+    assert store.commit([Author("run-1", store.now()).create()]) == [COMMITTED]
+    connection = apsw.Connection(str(path))
+    connection.execute("drop trigger event_log_no_delete")
+    connection.execute("delete from event_log")
+    connection.close()
+    with pytest.raises(StoreCorrupt, match="the run has no log"):
+        store.claim(request(), claims_for("w1"))
+    store.close()
+
+
+def test_memory_that_is_busy_is_not_waited_for_where_that_was_asked() -> None:
+    store = open_store("memory://busy", StoreOptions())
+    store.open()
+    held, done = threading.Event(), threading.Event()
+    inner: Any = store
+    lock = inner.inner._lock
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait(5)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(5)
+    write = Author("run-1", store.now()).create()
+    assert store.commit([write], block=False) is None
+    done.set()
+    thread.join()
+    assert store.commit([write], block=False) == [COMMITTED]
+    store.close()
+
+
+def test_a_machine_without_a_boot_id_is_told_apart_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not clock.this_machine().boot_id.startswith("node-")
+
+    def missing(*_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert clock.this_machine().boot_id.startswith("node-")
+    assert clock.this_machine().boot_id == clock.this_machine().boot_id
