@@ -90,6 +90,8 @@ class SqliteStore:
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
+        self._file = path
+        self._identity: tuple[int, int] | None = None
         self._seen_version = 0
         self._tails: Tails = {}
         self._own_version = -1
@@ -148,6 +150,7 @@ class SqliteStore:
             schema.prepare(session.writer, allowed=self._options.migrate)
             schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
+            self._file, self._identity = file, identity
             return birth.identity(file) == identity
         except apsw.Error as error:
             if birth.identity(file) != identity:
@@ -221,6 +224,19 @@ class SqliteStore:
         finally:
             session.release()
 
+    def _check_place(self) -> None:
+        """Notice that the file was removed or replaced: SQLite would go on writing to what nobody can open any more.
+
+        Asked with each heartbeat, not with each commit. A worker whose heartbeats fail starts nothing more.
+
+        Raises:
+            StoreUnavailable: it was.
+        """
+        self._opened()
+        if birth.identity(self._file) != self._identity:
+            message = f"{self._path}: the file was removed or replaced while in use"
+            raise StoreUnavailable(message, hint="put the file back, or restart to work on the new one")
+
     def _forget(self) -> None:
         """Drop what was known of the file: the transaction is gone, and perhaps the connection with it."""
         self._own_version = -1
@@ -284,6 +300,7 @@ class SqliteStore:
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend a live worker's lease."""
+        self._check_place()
         beat = self._write(lambda session: lease.heartbeat(session.writer, worker_id, lease_us, self._clock.now()))
         return beat or Heartbeat(alive=False, owned={})
 
