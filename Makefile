@@ -16,7 +16,8 @@ ALWAYS := not nightly and not bench
 FAST := -n $(WORKERS) --dist loadgroup -m "not serial and $(ALWAYS)"
 SERIAL := -p no:xdist -m "serial and $(ALWAYS)"
 
-.PHONY: help demo test lint types coverage nightly bench reference install install-dev clean
+# `strace` is the program's name, not a file of ours.
+.PHONY: strace help demo test lint types coverage nightly bench reference install install-dev clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -25,7 +26,7 @@ demo: install ## show a run survive a crash
 	@$(BIN)/perdure demo
 
 # Two parts: what may run side by side, then what needs the machine for itself. Both run even if the first one fails.
-test: install-dev ## run the whole suite
+test: install-dev strace ## run the whole suite
 	@$(PYTEST) $(FAST); fast=$$?; \
 	$(PYTEST) $(SERIAL); serial=$$?; \
 	if [ $$fast -ne 0 ] || [ $$serial -ne 0 ]; then \
@@ -41,13 +42,13 @@ types: install-dev ## check types, and that the public interface is typed throug
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
 
-coverage: install-dev ## run the suite and show the lines it missed
+coverage: install-dev strace ## run the suite and show the lines it missed
 	@rm -f .coverage .coverage.*
 	@$(PYTEST) $(FAST) --cov --cov-report=; fast=$$?; \
 	$(PYTEST) $(SERIAL) --cov --cov-append; serial=$$?; \
 	[ $$fast -eq 0 ] && [ $$serial -eq 0 ]
 
-nightly: install-dev ## run the long campaigns
+nightly: install-dev strace ## run the long campaigns
 	@$(PYTEST) -p no:xdist -m nightly --timeout 3600 --hypothesis-profile nightly -s
 
 bench: install ## measure speed
@@ -76,6 +77,16 @@ define install_into_venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '$(2)'; \
 	printf '%s\n' "$$state" > .venv/$(firstword $(1))
 endef
+
+# Some tests count and replay what a real process writes, as the kernel sees it.
+strace:
+	@command -v strace >/dev/null 2>&1 || { \
+		if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then \
+			echo "Installing strace ..."; apt-get -qq update && apt-get -qq install -y strace >/dev/null; \
+		fi; \
+		command -v strace >/dev/null 2>&1 \
+			|| echo "WARNING: strace is missing, so the tests that trace writes WILL FAIL: install it" >&2; \
+	}
 
 install:
 	$(call install_into_venv,installed installed-dev,.)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import perdure
-
 from perdure.store.base import Store
 from perdure.testing.faults import Fault
 from tests.faults import programs

@@ -66,3 +66,35 @@ async def test_a_failure_is_recorded_whatever_its_text(tmp_db: str, text: str) -
         with pytest.raises(perdure.RunFailed):
             await run.result(timeout=5)
         assert (await run.info()).detail in (f"ValueError: {text}", "ValueError: a\\x00b", "ValueError: \\ud800")
+
+
+@perdure.step
+async def value(text: str) -> str:
+    return text
+
+
+@perdure.workflow
+async def several() -> list[str]:
+    results = await asyncio.gather(*(value(text) for text in ("a", "b", "refuse me", "c", "d")), return_exceptions=True)
+    return [result if isinstance(result, str) else type(result).__name__ for result in results]
+
+
+async def test_only_the_value_that_is_refused_is_replaced(tmp_db: str) -> None:
+    async with perdure.Engine(tmp_db, [several], grace=0) as engine:
+        store: Any = engine._store
+        commit = store.commit
+
+        def holds_it(write: Any) -> bool:
+            return type(write) is Append and any(b"refuse me" in (event.payload or b"") for event in write.events)
+
+        def refusing(batch: Sequence[Any], *, block: bool = True) -> Any:
+            passing = [write for write in batch if not holds_it(write)]
+            outcomes = iter(commit(passing, block=block) if passing else ())
+            return [Failed(ValueError("no")) if holds_it(write) else next(outcomes) for write in batch]
+
+        store.commit = refusing
+        run = await engine.start(several)
+        assert await run.result(timeout=5) == ["a", "b", "CodecError", "c", "d"]
+        log = await run.history()
+        assert [event.seq for event in log] == list(range(1, len(log) + 1))
+        assert [event.type for event in log].count("step_failed") == 1

@@ -18,7 +18,6 @@ from perdure.codec.base import open_chain
 from perdure.errors import RunNotFound, UsageError
 from perdure.model.duration import Duration
 from perdure.model.run import Tombstone
-from perdure.model.status import Status
 from perdure.model.write import Committed
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host

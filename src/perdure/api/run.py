@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from perdure.api import reading
 from perdure.model.duration import Duration, microseconds
 
 if TYPE_CHECKING:
-    from perdure.api.engine import Engine
     from perdure.api.reading import Event, RunInfo
     from perdure.model.status import Status
+    from perdure.runtime.connection import Connection
 
 R = TypeVar("R")
+
+
+class Owner(Protocol):
+    """The engine, as far as a handle needs it."""
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection."""
+        ...
+
+    async def await_result(self, run_id: str) -> Any:
+        """Wait for a run's end and return its result."""
+        ...
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Ask a run to stop."""
+        ...
 
 
 class Run(Generic[R]):
@@ -25,7 +42,7 @@ class Run(Generic[R]):
 
     __slots__ = ("_engine", "id")
 
-    def __init__(self, engine: Engine, run_id: str) -> None:
+    def __init__(self, engine: Owner, run_id: str) -> None:
         self._engine = engine
         self.id = run_id
 

@@ -94,7 +94,24 @@ def sealed(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: 
     # Straight to the tuple: the generated constructor costs twice as much, and this is the hottest of all paths.
     return _new(
         Event,
-        (run_id, seq, kind, op, okind, name, attempt, at, epoch, commit_id, state, digest, detail, given, payload, chain),
+        (
+            run_id,
+            seq,
+            kind,
+            op,
+            okind,
+            name,
+            attempt,
+            at,
+            epoch,
+            commit_id,
+            state,
+            digest,
+            detail,
+            given,
+            payload,
+            chain,
+        ),
     )
 
 
@@ -119,6 +136,12 @@ def tail_of(event: Event) -> Tail:
     return Tail(event.seq, event.at, event.chain)
 
 
+def draft_of(event: Event) -> Draft:
+    """Return an event without its place."""
+    kind, op, okind, name, attempt, at, _, _, state, digest, detail, given, payload, _ = event[2:]
+    return Draft(kind, at, op, okind, name, attempt, state, digest, detail, given, payload)
+
+
 def broken_link(run_id: str, tail: Tail, events: Iterable[Event]) -> int | None:
     """Return the first seq at which ``events`` do not continue a log that ends in ``tail``; None if they do.
 
@@ -127,9 +150,7 @@ def broken_link(run_id: str, tail: Tail, events: Iterable[Event]) -> int | None:
     seq, _, chain = tail
     for event in events:
         seq += 1
-        kind, op, okind, name, attempt, at, epoch, commit_id, state, digest, detail, given, payload, _ = event[2:]
-        draft = Draft(kind, at, op, okind, name, attempt, state, digest, detail, given, payload)
-        expected = sealed(run_id, seq, draft, at, epoch, commit_id, chain)
+        expected = sealed(run_id, seq, draft_of(event), event.at, event.epoch, event.commit_id, chain)
         if event != expected:
             return seq
         chain = expected.chain

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -22,10 +22,45 @@ from perdure.runtime.lease import boot_time
 if TYPE_CHECKING:
     from contextvars import Context
 
+    from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
-    from perdure.runtime.resident import ResidentRun
+    from perdure.runtime.host import Host
+    from perdure.runtime.recorder import Recorder
+    from perdure.runtime.tape import Tape
 
 logger = logging.getLogger("perdure.step")
+
+
+BEAT_EVERY_US = 1_000_000
+"""A step's heartbeat detail is recorded at most this often."""
+
+
+class Owner(Protocol):
+    """The run whose attempts these are."""
+
+    id: str
+    host: Host
+    execution: Execution
+    recorder: Recorder
+    tape: Tape
+    gone: bool
+    leaving: bool
+
+    def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
+        """Answer a step that is not recorded."""
+        ...
+
+    def pump(self) -> None:
+        """Deliver what can be delivered and go on."""
+        ...
+
+    def pump_soon(self) -> None:
+        """Pump from a plain callback."""
+        ...
+
+    def hand_back(self, reason: str) -> None:
+        """Give the run to whoever claims it next."""
+        ...
 
 
 def is_fatal(error: BaseException | None) -> bool:
@@ -36,13 +71,14 @@ def is_fatal(error: BaseException | None) -> bool:
 class Attempt(StepScope):
     """One attempt under way."""
 
-    __slots__ = ("_attempts", "begun", "given_up", "task", "timed_out", "timer")
+    __slots__ = ("_attempts", "beaten_at", "begun", "given_up", "task", "timed_out", "timer")
 
     def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Attempts) -> None:
         self.operation = operation
         self.number = number
         self.epoch = epoch
         self._attempts = attempts
+        self.beaten_at = 0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.timed_out = False
@@ -65,7 +101,7 @@ class Attempts:
 
     __slots__ = ("_abandoned", "run", "running", "waiting")
 
-    def __init__(self, run: ResidentRun) -> None:
+    def __init__(self, run: Owner) -> None:
         self.run = run
         self.running: dict[str, Attempt] = {}
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
@@ -226,9 +262,10 @@ class Attempts:
             None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
         if durability == "ahead":
-            run.record_early(draft)
+            if run.tape.record_early(draft):
+                run.pump_soon()
         else:
-            run.record(draft)
+            run.tape.record(draft)
 
     def _result_error(self, operation: StepOperation, error: CodecError) -> CodecError:
         text = f"the result of step {operation.name!r} cannot be stored: {error.text}"
@@ -248,7 +285,7 @@ class Attempts:
         if final:
             self._record(operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True)
             return
-        now = self.run.now()
+        now = self.run.host.now()
         next_at = now + retry.wait_us(spent, self.run.host.luck())
         detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
         self._record(operation, EventType.STEP_ATTEMPT_FAILED, attempt.number, payload=payload, detail=detail)
@@ -280,9 +317,9 @@ class Attempts:
         detail: bytes | None = None, store_input: bool = False,
     ) -> None:  # fmt: skip
         given = operation.input if store_input else None
-        self.run.record(
-            Draft(kind, self.run.now(), operation.id, operation.kind, operation.name, number, None, operation.digest,
-                  detail, given, payload)
+        self.run.tape.record(
+            Draft(kind, self.run.host.now(), operation.id, operation.kind, operation.name, number, None,
+                  operation.digest, detail, given, payload)
         )  # fmt: skip
 
     # -- giving up -----------------------------------------------------------------------------------------------
@@ -313,12 +350,20 @@ class Attempts:
         return encode_exception(error, self.run.execution.codec)
 
     def send_beat(self, attempt: Attempt, detail: Any) -> None:
-        """Take what a step says about its progress, on whatever thread it says it."""
-        if not self._abandoned:
-            payload = self.run.execution.codec.encode(detail)
-            self.run.host.heartbeat(self, attempt.operation, attempt.number, payload)
+        """Take what a step says about its progress, on whatever thread it says it, but not too often."""
+        if self._abandoned:
+            return
+        payload = self.run.execution.codec.encode(detail)
+        host = self.run.host
+        now = host.now()
+        if now - attempt.beaten_at >= BEAT_EVERY_US:
+            attempt.beaten_at = now
+            host.loop.call_soon_threadsafe(self.beat, attempt.operation, attempt.number, payload)
 
     def beat(self, operation: StepOperation, number: int, payload: bytes) -> None:
         """Record what a step says about its progress."""
-        if operation.id in self.running and not (self._abandoned or self.run.recorder.closed):
+        attempt = self.running.get(operation.id)
+        if attempt is None or attempt.number != number or attempt.timed_out:
+            return  # it has been answered: a late word of its thread has no place in the log
+        if not (self._abandoned or self.run.recorder.closed):
             self._record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -11,18 +11,43 @@ from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, Diverged, RunTimedOut
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
-from perdure.model.event import Draft
+from perdure.model.event import Draft, draft_of
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
     from perdure.model.event import Event
-    from perdure.model.write import Append
+    from perdure.model.run import RunRow
     from perdure.runtime.history import Summary
-    from perdure.runtime.resident import ResidentRun
+    from perdure.runtime.host import Host
+    from perdure.runtime.recorder import Recorder
+    from perdure.runtime.tape import Tape
 
 DETAIL_MAX = 500
+
+
+class Departing(Protocol):
+    """A run that may leave its worker."""
+
+    id: str
+    row: RunRow
+    host: Host
+    execution: Execution
+    recorder: Recorder
+    tape: Tape
+    definition: WorkflowDefinition
+    inbox_seen: int
+    gone: bool
+    leaving: bool
+    replaced_at: int
+
+    def drop(self, reason: str) -> None:
+        """Lose the run."""
+        ...
 
 
 class Deadline(Operation):
@@ -40,17 +65,18 @@ class Deadline(Operation):
 
 
 def _leave(
-    run: ResidentRun, kind: EventType, *, payload: bytes | None = None, detail: dict[str, Any] | None = None,
+    run: Departing, kind: EventType, *, payload: bytes | None = None, detail: dict[str, Any] | None = None,
     note: str | None = None, wake_at: int | None = None,
 ) -> None:  # fmt: skip
-    now = run.now()
+    now = run.host.now()
     after = next_status(Status.RUNNING, kind)
     data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
     draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
     epoch = run.recorder.epoch
     note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
     note = _storable(note)
-    run.append_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+    run.leaving = True
+    run.tape.record_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
 
 
 def _storable(value: Any) -> Any:
@@ -60,7 +86,7 @@ def _storable(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-def finish(run: ResidentRun) -> None:
+def finish(run: Departing) -> None:
     """Append the terminal event that the body's outcome calls for."""
     outcome = run.execution.outcome
     assert outcome is not None  # noqa: S101 - the caller has looked
@@ -82,13 +108,13 @@ def finish(run: ResidentRun) -> None:
         _fail(run, outcome.error)
 
 
-def result_error(run: ResidentRun, error: CodecError) -> CodecError:
+def result_error(run: Departing, error: CodecError) -> CodecError:
     """Say whose result cannot be stored."""
     text = f"the result of workflow {run.row.workflow!r} cannot be stored: {error}"
     return CodecError(text, path=error.path, type_name=error.type_name, run_id=run.id)
 
 
-def _fail(run: ResidentRun, error: BaseException) -> None:
+def _fail(run: Departing, error: BaseException) -> None:
     if isinstance(error, asyncio.CancelledError):
         error = RuntimeError("the body ended with CancelledError although nobody had cancelled it")
     cause = run.execution.failures.cause(error)
@@ -99,7 +125,7 @@ def _fail(run: ResidentRun, error: BaseException) -> None:
     _leave(run, EventType.RUN_FAILED, payload=_encode(run, error), detail=detail, note=note)
 
 
-def _encode(run: ResidentRun, error: BaseException) -> bytes:
+def _encode(run: Departing, error: BaseException) -> bytes:
     if not isinstance(error, Exception):
         error = RuntimeError(f"the body ended with {type(error).__name__}: {_text(error)}")
     return encode_exception(error, run.execution.codec)
@@ -112,7 +138,7 @@ def _text(error: BaseException) -> str:
         return "(its text cannot be read)"
 
 
-def park(run: ResidentRun, reason: str, remedy: str, **facts: Any) -> None:
+def park(run: Departing, reason: str, remedy: str, **facts: Any) -> None:
     """Stop the run until a person acts; say why and what helps."""
     if run.leaving or run.gone or run.recorder.closed:
         return
@@ -120,7 +146,7 @@ def park(run: ResidentRun, reason: str, remedy: str, **facts: Any) -> None:
     _leave(run, EventType.RUN_PARKED, detail={"reason": reason, "help": remedy, **facts}, note=reason)
 
 
-def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
+def park_for(run: Departing, error: BaseException, log: Summary) -> None:
     """Park a run that cannot go on because of ``error``, which came out of its body's loop or its log."""
     if isinstance(error, Diverged):
         park_diverged(run, error, log)
@@ -139,7 +165,7 @@ def park_for(run: ResidentRun, error: BaseException, log: Summary) -> None:
         )
 
 
-def park_diverged(run: ResidentRun, error: Diverged, log: Summary) -> None:
+def park_diverged(run: Departing, error: Diverged, log: Summary) -> None:
     """Park a run whose log does not fit its code, before any effect."""
     here = run.host.python
     others = sorted(log.pythons - {here})
@@ -151,7 +177,7 @@ def park_diverged(run: ResidentRun, error: Diverged, log: Summary) -> None:
          requested=error.found)  # fmt: skip
 
 
-def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str | None = None) -> None:
+def release(run: Departing, kind: EventType, wake_at: int | None, reason: str | None = None) -> None:
     """Give the run up in good order; it goes on at ``wake_at``, wherever."""
     detail: dict[str, Any] = {"wake_at": wake_at}
     if reason:
@@ -159,44 +185,34 @@ def release(run: ResidentRun, kind: EventType, wake_at: int | None, reason: str 
     _leave(run, kind, detail=detail, wake_at=wake_at)
 
 
-def replace_unstorable(run: ResidentRun, append: Append, error: Exception) -> None:
-    """The database refuses a value: record a `CodecError` in its place. A seq is never skipped."""
-    if append.events[0].seq == run.replaced_at:
+def replace_unstorable(run: Departing, events: Sequence[Event], change: Change | None, error: Exception) -> None:
+    """The database refuses the first event's value: record a `CodecError` in its place. A seq is never skipped."""
+    refused = events[0]
+    if refused.seq == run.replaced_at:
         run.host.logger.error("run %s: the database refuses whatever is recorded: %s", run.id, error)
         run.drop("nothing can be recorded")
         return
-    run.replaced_at = append.events[0].seq
+    run.replaced_at = refused.seq
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
-    run.rewind(append.events[0])
-    change = append.change
-    if change is not None and append.events[-1].type == EventType.RUN_COMPLETED:
+    run.tape.rewind(refused)
+    if change is not None and refused.type == EventType.RUN_COMPLETED:
         change = change._replace(after=Status.FAILED, detail="CodecError: the database refuses the result")
-    for event in append.events:
-        last = event is append.events[-1]
-        run.record_again(_without_value(event, failure), change if last else None)
+    for event in events:
+        draft = draft_of(event)
+        if event is refused:
+            draft = _without_value(draft, failure)
+        ends = event is events[-1] and change is not None
+        run.leaving |= ends
+        run.tape.record_again(draft, change if ends else None)
 
 
-def _without_value(event: Event, failure: bytes) -> Draft:
-    kind = event.type
-    payload = event.payload
+def _without_value(draft: Draft, failure: bytes) -> Draft:
+    kind, payload, state = draft.type, draft.payload, draft.state
     if kind == EventType.STEP_COMPLETED:
         kind, payload = EventType.STEP_FAILED, failure
     elif kind == EventType.RUN_COMPLETED:
-        kind, payload = EventType.RUN_FAILED, failure
+        kind, payload, state = EventType.RUN_FAILED, failure, f"{Status.RUNNING}>{Status.FAILED}"
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
-    state = event.state if kind == event.type else f"{Status.RUNNING}>{Status.FAILED}"
-    return Draft(
-        kind,
-        event.at,
-        event.op,
-        event.kind,
-        event.name,
-        event.attempt,
-        state,
-        event.digest,
-        event.detail,
-        None,
-        payload,
-    )
+    return draft._replace(type=kind, state=state, input=None, payload=payload)

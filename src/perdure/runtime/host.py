@@ -6,7 +6,7 @@ import logging
 import sys
 from math import inf
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.kernel.execution import Execution
 from perdure.model.status import TERMINAL, Status
@@ -20,19 +20,64 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.codec.base import Codec
-    from perdure.kernel.kinds.step import StepOperation
+    from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.event import Event
+    from perdure.model.run import Message, RunRow
     from perdure.model.write import Change
-    from perdure.runtime.attempt import Attempts
     from perdure.runtime.lease import Lease
+    from perdure.runtime.recorder import Recorder
     from perdure.runtime.registry import StepRegistry, WorkflowRegistry
-    from perdure.runtime.resident import ResidentRun
     from perdure.runtime.settings import Settings
     from perdure.store.base import Store
     from perdure.store.writer import StoreThread, Writer
 
-BEAT_EVERY_US = 1_000_000
-"""A step's heartbeat detail is recorded at most this often."""
+
+class Guest(Protocol):
+    """What the process asks of a run that resides in it."""
+
+    id: str
+    row: RunRow
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    definition: WorkflowDefinition
+    recorder: Recorder
+    inbox_seen: int
+    settled_in: bool
+    idle: bool
+    gone: bool
+    leaving: bool
+
+    @property
+    def next_wake(self) -> int | None:
+        """When it has something to do next, while it is idle."""
+        ...
+
+    def hold(self, change: int) -> None:
+        """Hold deliveries (+1), or let go of one hold (-1)."""
+        ...
+
+    def look_at_inbox(self) -> None:
+        """Take in the messages that wait."""
+        ...
+
+    def take_messages(self, messages: list[Message]) -> None:
+        """Record messages from outside."""
+        ...
+
+    def evict(self) -> None:
+        """Leave memory, if idle."""
+        ...
+
+    def stop_starting(self) -> None:
+        """Start nothing more; leave as soon as nothing is under way."""
+        ...
+
+    def hand_back(self, reason: str) -> None:
+        """Leave now, for whoever claims it next."""
+        ...
+
+    def drop(self, reason: str) -> None:
+        """Leave without a trace: it is somebody else's."""
+        ...
 
 
 class Host:
@@ -58,8 +103,8 @@ class Host:
         self.now = store.now
         self.luck = random
         self.threads = ThreadPool("perdure-step", settings.threads, loop)
-        self.runs: dict[str, ResidentRun] = {}
-        self.idle: dict[str, tuple[ResidentRun, int]] = {}
+        self.runs: dict[str, Guest] = {}
+        self.idle: dict[str, tuple[Guest, int]] = {}
         """Idle runs and since when, oldest first."""
         self.plain_tasks = loop.get_task_factory() is None
         self.reserved = 0
@@ -68,7 +113,6 @@ class Host:
         self.on_room: Callable[[], None] = _nothing
         """Called when a run has left or become idle: there may be room for another."""
         self._blocked: list[Callable[[], None]] = []
-        self._beats: dict[tuple[str, str], int] = {}
 
     @property
     def free(self) -> int:
@@ -80,7 +124,7 @@ class Host:
 
     # -- for runs ------------------------------------------------------------------------------------------------
 
-    def build(self, run: ResidentRun) -> Execution:
+    def build(self, run: Guest) -> Execution:
         """Make the body of a run, not yet begun."""
         definition = self.workflows[run.row.workflow]
         run.definition = definition
@@ -102,22 +146,20 @@ class Host:
         bridge.attach(execution)
         return execution
 
-    def left(self, run: ResidentRun) -> None:
+    def left(self, run: Guest) -> None:
         """Forget a run that is no longer here."""
         if self.runs.get(run.id) is run:
             del self.runs[run.id]
             self.waiters.tell(run.id, None)  # whoever still waits has to look elsewhere now
         self.idle.pop(run.id, None)
-        if self._beats:
-            self._beats = {key: at for key, at in self._beats.items() if key[0] != run.id}
         self.on_room()
 
-    def changed(self, run: ResidentRun, change: Change, last: Event) -> None:
+    def changed(self, run: Guest, change: Change, last: Event) -> None:
         """Tell who waits that the run has left this worker's hands."""
         if change.after in TERMINAL or change.after == Status.PARKED:
             self.waiters.tell(run.id, (run.row, last))
 
-    def idleness(self, run: ResidentRun) -> None:
+    def idleness(self, run: Guest) -> None:
         """Note that a run has become idle, or active again."""
         if run.idle:
             self.idle[run.id] = (run, self.now())
@@ -125,7 +167,7 @@ class Host:
         else:
             self.idle.pop(run.id, None)
 
-    def fetch_inbox(self, run: ResidentRun) -> None:
+    def fetch_inbox(self, run: Guest) -> None:
         """Read a run's messages and hand them over."""
         future = self.reader.call(self.loop, self.store.inbox, run.id)
 
@@ -153,15 +195,6 @@ class Host:
         blocked, self._blocked = self._blocked, []
         for call in blocked:
             call()
-
-    def heartbeat(self, attempts: Attempts, operation: StepOperation, number: int, payload: bytes) -> None:
-        """Record a step's heartbeat detail, not too often. May be called from any thread."""
-        key = (operation.run.run_id, operation.id)
-        now = self.now()
-        if now - self._beats.get(key, 0) < BEAT_EVERY_US:
-            return
-        self._beats[key] = now
-        self.loop.call_soon_threadsafe(attempts.beat, operation, number, payload)
 
 
 def _nothing() -> None:

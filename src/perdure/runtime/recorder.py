@@ -12,6 +12,8 @@ from perdure.model.event import sealed
 from perdure.model.write import Append, Change, Committed, Conflict, Failed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.model.event import Draft, Event, Tail
     from perdure.model.write import Outcome
     from perdure.runtime.ids import CommitIds
@@ -29,8 +31,8 @@ class Listener(Protocol):
         """The log belongs to somebody else now. Nothing more will be sent."""
         ...
 
-    def unstorable(self, append: Append, error: Exception) -> None:
-        """The append cannot be stored for a reason of its own; the queue was discarded with it."""
+    def unstorable(self, events: Sequence[Event], change: Change | None, error: Exception) -> None:
+        """The first of ``events`` cannot be stored for a reason of its own; the others were behind it."""
         ...
 
 
@@ -38,8 +40,8 @@ class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
     __slots__ = (
-        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_queue", "_seq",
-        "_writer", "closed", "epoch", "run_id",
+        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_queue",
+        "_seq", "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
@@ -55,6 +57,8 @@ class Recorder:
         self._append: Append | None = None
         self._change: Change | None = None
         self._consumed: list[int] = []
+        self._one_by_one = 0
+        """So many events are sent each by itself, to find the one that the database refuses."""
 
     @property
     def busy(self) -> bool:
@@ -116,17 +120,35 @@ class Recorder:
             if listener is not None:
                 listener.recorded(last, write.change)
             return
+        if isinstance(outcome, Failed) and listener is not None:
+            self._find_unstorable(write, outcome.error, listener)
+            return
         self.discard()
         if listener is None:
             return
         if isinstance(outcome, Conflict):
             listener.refused(f"its log has moved on to event {outcome.tail}")
-        elif isinstance(outcome, Failed):
-            listener.unstorable(write, outcome.error)
         else:
             listener.refused("it was purged")
 
+    def _find_unstorable(self, append: Append, error: Exception, listener: Listener) -> None:
+        """Send a refused append again, event by event; what is refused by itself is handed over with all behind it."""
+        events = [*append.events, *self._queue]
+        change = append.change or self._change
+        self._consumed = [*append.consumed, *self._consumed]
+        if len(append.events) > 1:
+            self._queue, self._change, self._one_by_one = events, change, len(append.events)
+            self._send()
+        else:
+            self._queue, self._change = [], None
+            listener.unstorable(events, change, error)
+
     def _send(self) -> None:
+        if self._one_by_one and len(self._queue) > 1:
+            self._one_by_one -= 1
+            append = self._append = Append(self.run_id, (self._queue.pop(0),))
+            self._writer.submit(append, self)
+            return
         queue, self._queue = self._queue, []
         consumed: tuple[int, ...] = ()
         if self._consumed:

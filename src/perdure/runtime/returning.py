@@ -34,19 +34,19 @@ class Returns:
         self._host = host
         self._missing: dict[str, int] = {}
 
-    def give_back(self, last: Event, reason: str) -> None:
-        """Let anybody claim a run whose log ends in ``last`` and which that event's epoch owns."""
+    def give_back(self, last: Event, reason: str) -> asyncio.Future[None]:
+        """Let anybody claim a run whose log ends in ``last`` and which that event's epoch owns.
+
+        Returns a future that is done once that is recorded, or refused: somebody else was faster, which is as good.
+        """
         now, epoch = self._host.now(), last.epoch
         detail = msgspec.json.encode({"wake_at": now, "reason": reason})
         draft = Draft(EventType.RUN_RELEASED, now, state=f"{Status.RUNNING}>{Status.PENDING}", detail=detail)
         events = seal(last.run_id, tail_of(last), (draft,), epoch, self._host.commit_ids.take())
         change = Change(Status.RUNNING, epoch, Status.PENDING, epoch, None, now, 0, None, now)
-        self._host.writer.submit(Append(last.run_id, events, change), self)
-
-    def settled(self, write: Any, outcome: Outcome) -> None:
-        """Take the writer's answer. A refusal means that somebody else was faster, which is as good."""
-        if isinstance(outcome, Committed):
-            self._host.on_room()
+        done = _Done(self._host)
+        self._host.writer.submit(Append(last.run_id, events, change), done)
+        return done.future
 
     def reconcile(self, owned: dict[str, tuple[int, int]], known: Collection[str]) -> None:
         """Give back what the database said twice that we own, while we know nothing of it.
@@ -73,3 +73,20 @@ class Returns:
                     self.give_back(last, "its worker had lost sight of it")
 
         host.reader.call(host.loop, host.store.load, run_id, -1).add_done_callback(found)
+
+
+class _Done:
+    """Waits for one hand-back."""
+
+    __slots__ = ("_host", "future")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.future: asyncio.Future[None] = host.loop.create_future()
+
+    def settled(self, write: Any, outcome: Outcome) -> None:  # noqa: ARG002 - which one it was makes no difference
+        """Take the writer's answer."""
+        if not self.future.done():
+            self.future.set_result(None)
+        if isinstance(outcome, Committed):
+            self._host.on_room()

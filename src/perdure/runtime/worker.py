@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.worker")
 CLAIM_BATCH = 200
+ISOLATION_S = 10.0
+"""How long a worker takes nothing new in order to be alone with a run that may kill it."""
 
 
 class Worker:
@@ -57,19 +59,21 @@ class Worker:
         self.running = False
         self.stopping = False
         self._rejoining: asyncio.Task[None] | None = None
-        self._services: list[Service] = [Poll(self), Sweeper(self), Eviction(host)]
+        self._services: list[Service] = [
+            Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
+        ]  # fmt: skip
         self._claim_wanted = False
         self._backlog = False
         """Whether the last claim took all it was allowed to."""
         self._starved = False
         """Whether a claim was wanted while there was no room."""
         self._claiming: asyncio.Task[None] | None = None
-        self._claim_batch = CLAIM_BATCH
         self._returns = Returns(host)
         self._on_the_way: set[str] = set()
         """Runs that are ours, or may be, and are not here yet."""
-        self._alone: list[Claimed] = []
-        """Runs their last workers died of; executed when nothing else is here."""
+        self._suspect: str | None = None
+        """A run its last workers died of, given back until it can be executed with nothing else here."""
+        self._suspect_until = 0.0
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -111,9 +115,6 @@ class Worker:
         await self._drain(grace_s)
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
-        for claimed in self._alone:
-            self._returns.give_back(claimed.append.events[-1], "the worker stops")
-        self._alone.clear()
         deadline = boot_time() + 5
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
@@ -157,7 +158,7 @@ class Worker:
     @property
     def has_room(self) -> bool:
         """Whether another run may become active here now."""
-        return self.running and not self._alone and self.host.free > 0 and self.lease.holds()
+        return self.running and self._suspect is None and self.host.free > 0 and self.lease.holds()
 
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""
@@ -191,7 +192,7 @@ class Worker:
 
     def _room_made(self) -> None:
         """A run has left or become idle: look for another, if there was none to spare or there are runs to isolate."""
-        if self._starved or self._alone:
+        if self._starved or self._suspect is not None:
             self.want_claim()
 
     def want_claim(self) -> None:
@@ -204,8 +205,8 @@ class Worker:
         try:
             while self._claim_wanted and self.running:
                 self._claim_wanted = False
-                if self._alone:
-                    await self._execute_alone()
+                if self._suspect is not None:
+                    await self._isolate(self._suspect)
                     continue
                 self._starved = self.host.free <= 0
                 if not self._starved and self.lease.holds():
@@ -215,11 +216,10 @@ class Worker:
         finally:
             self._claiming = None
 
-    async def _claim(self) -> None:
+    async def _claim(self, only: str | None = None) -> None:
         host = self.host
-        limit = min(host.free, self._claim_batch)
-        self._claim_batch = min(self._claim_batch * 2, CLAIM_BATCH)
-        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=self._only)
+        limit = min(host.free, CLAIM_BATCH)
+        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=only or self._only)
         claimant = Claimant(self.id, host.python, host.settings.max_deaths)
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
@@ -227,24 +227,35 @@ class Worker:
 
         claims = await self._claimed(request, judge)
         self._backlog = len(claims) == limit
+        suspects = []
         for claimed in claims:
             if claimed.parked:
-                logger.error(
-                    "run %s is parked: %s", claimed.row.id, claimed.append.change and claimed.append.change.detail
-                )
+                reason = claimed.append.change and claimed.append.change.detail
+                logger.error("run %s is parked: %s", claimed.row.id, reason)
                 host.waiters.tell(claimed.row.id, (claimed.row, claimed.append.events[-1]))
             elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
                 await self._take(claimed)
-            elif not self._alone:
-                self._alone.append(claimed)
-            else:  # the one that is executed first must not take the good name of the others with it
-                self._returns.give_back(claimed.append.events[-1], "it may kill its worker and has to be alone")
-                self._claim_batch = 1
-        if len(claims) == limit or self._alone:
+            else:
+                suspects.append(claimed)
+        if len(suspects) == 1 and not host.runs:
+            await self._execute_alone(suspects[0])
+        elif suspects:
+            await self._part(suspects)
+        if len(claims) == limit or self._suspect is not None:
             self._claim_wanted = True
 
+    async def _part(self, suspects: list[Claimed]) -> None:
+        """Part runs that may kill their worker from each other and from what is here.
+
+        Neither may harm the other: what is here its life, what is only claimed its good name.
+        """
+        reason = "it may kill its worker and has to be alone"
+        returned = [self._returns.give_back(claimed.append.events[-1], reason) for claimed in suspects]
+        self._suspect, self._suspect_until = suspects[0].row.id, boot_time() + ISOLATION_S
+        await asyncio.wait(returned, timeout=ISOLATION_S)
+
     async def _claimed(self, request: ClaimRequest, judge: Decide) -> list[Claimed]:
-        """Claim on the loop's own thread while there is a backlog and the store is quick, else on the reading thread."""
+        """Claim on the loop's thread while there is a backlog and the store is quick, else on the reading thread."""
         host = self.host
         if self._backlog and host.store.capabilities.inline:
             claims = host.store.claim(request, judge, block=False)
@@ -304,15 +315,24 @@ class Worker:
         if self.stopping:
             run.hand_back("the worker stops")
 
-    async def _execute_alone(self) -> None:
-        """Execute the runs that kill workers one by one, with nothing else here they could harm."""
-        for run in list(self.host.idle.values()):
-            run[0].evict()
-        if self.host.runs:
-            return  # `on_room` comes back here when the last of them has left
-        claimed = self._alone.pop(0)
+    async def _isolate(self, run_id: str) -> None:
+        """Take nothing new until nothing is left here, then execute the suspect alone; give up after a while.
+
+        Meanwhile it belongs to nobody: were it kept, a worker that dies while it waits would count against it.
+        """
+        for run, _ in list(self.host.idle.values()):
+            run.evict()
+        if boot_time() > self._suspect_until:
+            self._suspect = None
+        elif not self.host.runs:
+            self._suspect = None
+            await self._claim(only=run_id)
+        # else `_room_made` and the poll come back here
+
+    async def _execute_alone(self, claimed: Claimed) -> None:
         await self._take(claimed)
-        while claimed.row.id in self.host.runs and self.running and claimed.row.id not in self.host.idle:
+        run_id = claimed.row.id
+        while run_id in self.host.runs and self.running and run_id not in self.host.idle:
             await asyncio.sleep(0.01)
         self._claim_wanted = True
 
@@ -323,7 +343,7 @@ class Worker:
             logger.error("worker %s was declared dead: dropping %d runs", self.name, len(self.host.runs))
             for run in list(self.host.runs.values()):
                 run.drop("this worker was declared dead")
-            self._alone.clear()
+            self._suspect = None
             if self.running:
                 self._rejoining = self.host.loop.create_task(self._rejoin())
             return
@@ -358,8 +378,7 @@ class Worker:
                 run.drop("the database says it moved on")
             run.settled_in = True
         if self._claiming is None:
-            alone = {claimed.row.id for claimed in self._alone}
-            self._returns.reconcile(owned, self._on_the_way | alone | self.host.runs.keys())
+            self._returns.reconcile(owned, self._on_the_way | self.host.runs.keys())
 
 
 class _Adoption:

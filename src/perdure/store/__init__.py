@@ -1,1 +1,1 @@
-"""The seam to a database, its backends, and the writer that groups commits."""
+"""Where runs are recorded: the seam, group commit, and the backends, one file or folder each."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
 from perdure.model.claim import TAIL_EVENTS
+from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
 from perdure.model.status import TERMINAL, Status
@@ -98,26 +99,32 @@ class MemoryStore:
     # ---- writes ----
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
-        """Apply each write by itself. A run that had a create or append refused takes no more appends of the batch."""
+        """Apply each write by itself.
+
+        Behind a refused append of its run an append is refused too; behind a refused create it has to show that it
+        builds on the run that is there.
+        """
         self._check()
         if not self._lock.acquire(blocking=block):
             return None
         try:
-            broken: set[str] = set()
+            broken: dict[str, bool] = {}  # run id to whether an append of it was refused, not just a create
             outcomes = []
             for write in batch:
                 try:
                     outcome = self._write(write, broken)
                 except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
-                if outcome is not COMMITTED and isinstance(write, Append | Create):
-                    broken.add(write.run_id if isinstance(write, Append) else write.row.id)
+                if outcome is not COMMITTED and isinstance(write, Append):
+                    broken[write.run_id] = True
+                elif outcome is not COMMITTED and isinstance(write, Create):
+                    broken.setdefault(write.row.id, False)
                 outcomes.append(outcome)
             return outcomes
         finally:
             self._lock.release()
 
-    def _write(self, write: Write, broken: set[str]) -> Outcome:
+    def _write(self, write: Write, broken: dict[str, bool]) -> Outcome:
         match write:
             case Create():
                 return self._create(write)
@@ -144,7 +151,7 @@ class MemoryStore:
         self._tags[row.id] = set(write.tags)
         return COMMITTED
 
-    def _append(self, write: Append, broken: set[str]) -> Outcome:
+    def _append(self, write: Append, broken: dict[str, bool]) -> Outcome:
         row = self._runs.get(write.run_id)
         if row is None:
             return Conflict(None)
@@ -152,7 +159,9 @@ class MemoryStore:
         tail = len(log)
         if last.seq <= tail and all(log[one.seq - 1].commit_id == one.commit_id for one in (first, last)):
             return COMMITTED
-        if write.run_id in broken or first.seq != tail + 1:
+        if first.seq != tail + 1 or broken.get(write.run_id):
+            return Conflict(tail)
+        if write.run_id in broken and broken_link(write.run_id, tail_of(log[-1]), write.events) is not None:
             return Conflict(tail)
         change = write.change
         if change is not None:
@@ -223,7 +232,7 @@ class MemoryStore:
             )  # stable: then oldest first
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
             for one in claimed:
-                outcome = self._append(one.append, set())
+                outcome = self._append(one.append, {})
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)

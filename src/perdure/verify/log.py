@@ -47,7 +47,7 @@ def chain(case: Case) -> Iterator[Finding]:
 
 
 def digest(before: bytes, run_id: str, fact: Fact) -> bytes:
-    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the row as MessagePack."""
+    """Return the digest an event must carry: BLAKE2b, 16 bytes, over the digest before it and the packed row."""
     contents = (
         run_id, fact.seq, fact.at, fact.epoch, fact.type, fact.op, fact.kind, fact.name, fact.attempt, fact.state,
         fact.digest, fact.detail, fact.input, fact.payload,

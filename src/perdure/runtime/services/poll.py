@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 from perdure.runtime.service import Service
 
 if TYPE_CHECKING:
-    from perdure.runtime.worker import Worker
+    from collections.abc import Callable
+
+    from perdure.runtime.host import Host
 
 
 class Poll(Service):
     """See the module."""
 
-    def __init__(self, worker: Worker) -> None:
-        settings = worker.host.settings
-        super().__init__(worker.host.loop, settings.hint_us / 1_000_000)
-        self._worker = worker
+    def __init__(self, host: Host, worker_id: Callable[[], str], want_claim: Callable[[], None]) -> None:
+        settings = host.settings
+        super().__init__(host.loop, settings.hint_us / 1_000_000)
+        self._host = host
+        self._worker_id = worker_id
+        self._want_claim = want_claim
         self._rounds = max(1, settings.poll_us // settings.hint_us)
         self._n = 0
         self._seen = -1
@@ -27,15 +31,15 @@ class Poll(Service):
     async def tick(self) -> None:
         """Look at the hint; look at everything when it says so, or when it is time."""
         self._n += 1
-        host = self._worker.host
+        host = self._host
         count = host.store.change_count()
         if count == self._seen and self._n % self._rounds:
             return
         self._seen = count
-        self._worker.want_claim()
+        self._want_claim()
         if host.runs:
             resident = {run.id for run in host.runs.values() if run.settled_in}
-            owned = await host.reader.call(host.loop, host.store.owned, self._worker.id)
+            owned = await host.reader.call(host.loop, host.store.owned, self._worker_id())
             for run_id, (epoch, inbox_n) in owned.items():
                 run = host.runs.get(run_id) if run_id in resident or inbox_n else None
                 if run is not None and run.recorder.epoch == epoch and inbox_n > run.inbox_seen:

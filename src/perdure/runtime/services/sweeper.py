@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from perdure.runtime.service import Service
 
 if TYPE_CHECKING:
-    from perdure.runtime.worker import Worker
+    from collections.abc import Callable
+
+    from perdure.runtime.host import Host
 
 logger = logging.getLogger("perdure.worker")
 
@@ -19,15 +21,16 @@ logger = logging.getLogger("perdure.worker")
 class Sweeper(Service):
     """See the module."""
 
-    def __init__(self, worker: Worker) -> None:
-        super().__init__(worker.host.loop, min(worker.host.settings.lease_us / 4_000_000, 1.0))
-        self._worker = worker
+    def __init__(self, host: Host, want_claim: Callable[[], None]) -> None:
+        super().__init__(host.loop, min(host.settings.lease_us / 4_000_000, 1.0))
+        self._host = host
+        self._want_claim = want_claim
 
     async def tick(self) -> None:
         """Mark the dead; then look for their runs."""
-        host = self._worker.host
+        host = self._host
         dead = await host.reader.call(host.loop, host.store.sweep)
         for worker_id in dead:
             logger.warning("worker %s is dead: its lease ended; its runs are taken over", worker_id)
         if dead:
-            self._worker.want_claim()
+            self._want_claim()

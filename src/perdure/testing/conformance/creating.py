@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from perdure.model.event import EMPTY_TAIL, broken_link
 from perdure.model.filter import RunFilter
 from perdure.model.write import COMMITTED, Conflict, Existing, Failed, Missing, Send
 from perdure.testing.author import Author
@@ -83,6 +84,14 @@ class CreatingContract(Contract):
         assert isinstance(outcomes[0], Existing)
         assert outcomes[1] == Conflict(1)
         assert len(store.load("run-1")) == 1
+
+    def test_an_append_of_the_owner_behind_a_refused_create_is_committed(self, store: Store) -> None:
+        author = running(store, "run-1")
+        again = Author("run-1", store.now())
+        outcomes = commit(store, author.step(), again.create(), author.step(), author.step())
+        assert isinstance(outcomes[1], Existing)
+        assert [outcomes[place] for place in (0, 2, 3)] == [COMMITTED] * 3
+        assert broken_link("run-1", EMPTY_TAIL, store.load("run-1")) is None
 
     def test_a_refused_create_leaves_nothing_behind(self, store: Store) -> None:
         accept(store, Author("run-1", store.now()).create(tags=(("team", "a"),)))

@@ -1,0 +1,85 @@
+"""The log of one resident run as its worker sees it: what was recorded, what is durable, what was delivered.
+
+Events are delivered strictly in the order of the log. A live event waits here until it is durable; the result of a step
+with ``durability="ahead"`` may be delivered before that, but never out of order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.model.event import Draft, Event
+    from perdure.model.write import Change
+    from perdure.runtime.recorder import Recorder
+
+
+class Tape:
+    """See the module.
+
+    Attributes:
+        recorder: the writing end.
+        undelivered: events on record that the body has not seen yet, in order.
+        durable: everything up to this seq is durable.
+        early: events delivered before they are durable: seq to when they were added.
+    """
+
+    __slots__ = ("durable", "early", "recorder", "undelivered")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.undelivered: deque[Event] = deque()
+        self.durable = 0
+        self.early: dict[int, int] = {}
+
+    def load(self, events: Iterable[Event]) -> None:
+        """Put what the database holds in front of the body."""
+        self.undelivered.extend(events)
+        self.durable = self.undelivered[-1].seq
+
+    def record(self, draft: Draft) -> None:
+        """Append an event; it is delivered once it is durable. Nothing is appended to a closed log."""
+        recorder = self.recorder
+        if not recorder.closed:
+            self.undelivered.append(recorder.add(draft))
+
+    def record_early(self, draft: Draft) -> bool:
+        """Append an event that may be delivered in its turn without waiting. Says whether the log was still open."""
+        if self.recorder.closed:
+            return False
+        event = self.recorder.add(draft)
+        self.early[event.seq] = event.at
+        self.undelivered.append(event)
+        return True
+
+    def record_message(self, draft: Draft, number: int) -> Event:
+        """Append the event that takes in an inbox message."""
+        event = self.recorder.add(draft, consumed=number)
+        self.undelivered.append(event)
+        return event
+
+    def record_last(self, draft: Draft, change: Change) -> None:
+        """Append the event that ends this worker's ownership; it is never delivered."""
+        self.recorder.add(draft, change)
+
+    def record_again(self, draft: Draft, change: Change | None) -> None:
+        """Append what replaces an event that could not be stored."""
+        event = self.recorder.add(draft, change)
+        if change is None:
+            self.undelivered.append(event)
+
+    def rewind(self, event: Event) -> None:
+        """Go back to before ``event``, which could not be stored."""
+        undelivered = self.undelivered
+        while undelivered and undelivered[-1].seq >= event.seq:
+            undelivered.pop()
+        self.recorder.rewind(event)
+
+    def confirm(self, seq: int) -> None:
+        """Note that everything up to ``seq`` is durable."""
+        self.durable = seq
+        if self.early:
+            self.early = {early: at for early, at in self.early.items() if early > seq}

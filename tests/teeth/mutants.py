@@ -1,0 +1,150 @@
+"""Small faults, each with the test that must find it. Data only: `test_teeth.py` plants them in a copy of the code."""
+
+# ruff: noqa: E501 - what is replaced stands on one line, as it does in the code
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_STORES = "tests/conformance/test_stores.py::TestStores"
+_BOUNDARIES = "tests/faults/test_boundaries.py"
+_FENCES = "tests/faults/test_fences.py"
+
+
+class Mutant(NamedTuple):
+    """A fault: in ``file`` of the package, ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+    """The test that must fail."""
+
+
+MUTANTS = (
+    Mutant(
+        "writes are acknowledged and never committed", "store/sqlite/engine.py",
+        "certain = session.commit()", "certain = True",
+        f"{_STORES}::test_an_append_is_recognised_after_others_followed_it[sqlite]",
+    ),
+    Mutant(
+        "the row count of the compare-and-set is ignored", "store/sqlite/batch.py",
+        "if connection.total_changes() - before != len(changes):", "if False:",
+        f"{_STORES}::test_the_row_changes_only_from_the_state_it_is_expected_in[sqlite]",
+    ),
+    Mutant(
+        "a change is applied whatever the epoch", "store/sqlite/settle.py",
+        "(change.before, change.epoch_before) != (state.status, state.epoch)", "change.before != state.status",
+        f"{_STORES}::test_the_row_changes_only_from_the_state_it_is_expected_in[sqlite]",
+    ),
+    Mutant(
+        "an append need not continue the log", "store/memory.py",
+        "first.seq != tail + 1", "first.seq > tail + 1",
+        f"{_STORES}::test_after_a_take_over_no_append_of_the_old_owner_is_accepted[memory]",
+    ),
+    Mutant(
+        "an append that is there already is refused", "store/sqlite/settle.py",
+        "if last.seq <= state.tail and self._is_there(first, last):", "if False:",
+        f"{_STORES}::test_an_append_is_recognised_after_others_followed_it[sqlite]",
+    ),
+    Mutant(
+        "the events of one append must share an id to be recognised", "store/memory.py",
+        "log[one.seq - 1].commit_id == one.commit_id for one in (first, last)",
+        "log[one.seq - 1].commit_id == first.commit_id for one in (first, last)",
+        f"{_STORES}::test_an_append_whose_events_have_ids_of_their_own_is_recognised[memory]",
+    ),
+    Mutant(
+        "our own create looks like somebody else's", "store/sqlite/settle.py",
+        "return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)", "return Existing(row)",
+        f"{_STORES}::test_a_create_that_is_there_already_is_committed_again_without_effect[sqlite]",
+    ),
+    Mutant(
+        "host durability does not sync", "store/sqlite/session.py",
+        '"host": 2', '"host": 1', "tests/faults/test_counting.py",
+    ),
+    Mutant(
+        "the key of an effect changes with the attempt", "kernel/kinds/step.py",
+        'return f"{self.run.run_id}:{self.id}"', 'return f"{self.run.run_id}:{self.id}:{self.attempts}"',
+        f"{_FENCES}::test_every_attempt_of_a_step_has_the_same_key",
+    ),
+    Mutant(
+        "a claim keeps the epoch", "model/claim.py", "epoch = row.epoch + 1", "epoch = row.epoch",
+        f"{_STORES}::test_a_claim_is_recorded_in_the_log_and_the_row[memory]",
+    ),
+    Mutant(
+        "a heartbeat raises the dead", "store/sql/sqlite/queries.sql",
+        "expires_at = ?2 + ?3 where id = ?1 and state = 'live'", "expires_at = ?2 + ?3, state = 'live' where id = ?1",
+        f"{_STORES}::test_a_heartbeat_does_not_raise_the_dead[sqlite]",
+    ),
+    Mutant(
+        "a sweep buries the living", "store/sql/sqlite/queries.sql",
+        "set state = 'dead' where state = 'live' and expires_at <= ?", "set state = 'dead' where state = 'live' and 0 <= ?",
+        f"{_STORES}::test_a_sweep_marks_only_workers_whose_lease_has_ended[sqlite]",
+    ),
+    Mutant(
+        "an interrupted at-most-once attempt is made again", "runtime/attempt.py",
+        "if operation.intent >= number:", "if False:",
+        f"{_BOUNDARIES}::test_every_boundary[crash_before-plain-memory]",
+    ),
+    Mutant(
+        "a purged id is free again", "store/sql/sqlite/queries.sql",
+        "union all\nselect run_id from request where run_id in (select value from json_each(?1))", "",
+        f"{_STORES}::test_a_purged_id_is_answered_with_what_it_left[sqlite]",
+    ),
+    Mutant(
+        "a message that came while the run was put to sleep does not wake it", "store/sql/sqlite/queries.sql",
+        "wake_at = case when c.wakes and inbox_n > c.inbox_seen then",
+        "wake_at = case when c.wakes and inbox_n < c.inbox_seen then",
+        f"{_STORES}::test_a_release_that_has_not_seen_a_message_is_due_at_once[sqlite]",
+    ),
+    Mutant(
+        "a hand-back counts as a death", "model/claim.py", "deaths += not handed_back", "deaths += 1",
+        f"{_FENCES}::test_only_claims_that_recorded_nothing_and_were_not_handed_back_count_as_deaths",
+    ),
+    Mutant(
+        "a repeat of a request to cancel cancels again", "runtime/history.py",
+        "if request in summary.requests:", "if False:",
+        f"{_BOUNDARIES}::test_a_cancel_that_was_sent_twice_arrives_once",
+    ),
+    Mutant(
+        "a worker forgets runs whose claim was never answered", "runtime/returning.py",
+        "if self._missing.get(run_id) == epoch:", "if False:",
+        f"{_FENCES}::test_a_run_whose_claim_was_never_answered_is_given_back_and_executed",
+    ),
+    Mutant(
+        "a step is tried once too often", "runtime/attempt.py",
+        "spent >= retry.attempts", "spent > retry.attempts",
+        f"{_FENCES}::test_a_step_is_tried_as_often_as_it_says",
+    ),
+    Mutant(
+        "a run that has not ended is purged", "store/memory.py",
+        "if row.status not in TERMINAL:\n            return Closed(row.status)\n        _check_values(write)", "_check_values(write)",
+        f"{_STORES}::test_a_run_that_is_not_terminal_is_not_purged[memory]",
+    ),
+    Mutant(
+        "the chain does not cover the payload", "model/event.py",
+"state, digest, detail, given, payload)\n    chain = blake2b", "state, digest, detail, given, None)\n    chain = blake2b",
+        "tests/verify/test_damage.py::test_a_sound_file_has_no_findings",
+    ),
+    Mutant(
+        "a dead worker still claims", "store/memory.py",
+        'if worker is None or worker.state != "live":\n                return []', "if worker is None:\n                return []",
+        f"{_STORES}::test_a_worker_marked_dead_claims_nothing[memory]",
+    ),
+    Mutant(
+        "a claim ignores which workflows the worker has", "store/memory.py",
+        "if not wanted or row.workflow not in request.workflows:", "if not wanted:",
+        f"{_STORES}::test_only_runs_of_the_given_queues_and_workflows_are_claimed[memory]",
+    ),
+    Mutant(
+        "another start under the same id is taken for a repeat", "api/starting.py",
+        "if found.input_digest != row.input_digest and", "if False and",
+        "tests/cases/test_idempotency.py::test_case_ide_05",
+    ),
+    Mutant(
+        "the body's clock stands still", "kernel/execution.py",
+        "self.logical_time = event.at", "self.logical_time = self.logical_time or event.at",
+        "tests/runtime/test_logical_time.py::test_a_sleep_at_the_very_start_of_a_body_lasts_as_long_as_it_says",
+    ),
+)  # fmt: skip
