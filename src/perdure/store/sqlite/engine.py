@@ -14,10 +14,10 @@ from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import Tails, apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
-from perdure.store.sqlite.fault import ENVIRONMENT, translate
+from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 from perdure.store.sqlite.settle import Settlement, has_happened
 
@@ -94,6 +94,8 @@ class SqliteStore:
         self._identity: tuple[int, int] | None = None
         self._seen_version = 0
         self._tails: Tails = {}
+        self._damaged: set[str] = set()
+        """Due runs that cannot be claimed."""
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
@@ -148,7 +150,8 @@ class SqliteStore:
                 session.abort()
                 return False
             schema.prepare(session.writer, allowed=self._options.migrate)
-            schema.join(session.writer, self._clock, self._machine)
+            with sound():
+                schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
             self._file, self._identity = file, identity
             return birth.identity(file) == identity
@@ -254,7 +257,8 @@ class SqliteStore:
         if boot_id != self._machine.boot_id:
             message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
             raise UsageError(message, hint="use a database server")
-        self._clock.adopt(base)
+        with sound():
+            self._clock.adopt(base)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
@@ -287,7 +291,7 @@ class SqliteStore:
                     return []  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> list[Claimed]:
-            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
+            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails, self._damaged)
 
         def look(claimed: list[Claimed]) -> bool | None:
             return has_happened(self._opened().writer, [one.append for one in claimed])
@@ -318,16 +322,22 @@ class SqliteStore:
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
+        if not is_text(run_id):
+            return None
         with self._opened().reading() as connection:
             return run_row(connection, run_id) or tombstone(connection, run_id)
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
+        if not is_text(run_id):
+            return []
         with self._opened().reading() as connection:
             return listing.load(connection, run_id, after, limit)
 
     def inbox(self, run_id: str) -> list[Message]:
         """Return the messages that wait."""
+        if not is_text(run_id):
+            return []
         with self._opened().reading() as connection:
             return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
 
@@ -343,7 +353,7 @@ class SqliteStore:
 
     def stats(self) -> StoreStats:
         """Count what there is."""
-        with self._opened().reading() as connection:
+        with self._opened().reading() as connection, sound():
             return listing.stats(connection, self._clock.now())
 
     def facts(self) -> tuple[Fact, ...]:

@@ -26,7 +26,7 @@ from perdure.model.write import (
     Purge,
     Send,
 )
-from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Settlement:
         """Runs that had an append refused: whatever is queued behind it believes in it."""
         self._doubtful: set[str] = set()
         """Runs that had a create refused: what is queued behind it may believe in it, or be of the run there is."""
-        ids = [run_id for run_id in {run_of(write): None for write in batch} if _is_text(run_id)]
+        ids = [run_id for run_id in {run_of(write): None for write in batch} if is_text(run_id)]
         rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
         self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
 
@@ -210,15 +210,6 @@ class Settlement:
             return Closed(state.status)
         del self._runs[write.run_id]
         return None
-
-
-def _is_text(run_id: str) -> bool:
-    """Whether an id can be in the database at all; half a surrogate pair cannot."""
-    try:
-        run_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def run_of(write: Write) -> str:
