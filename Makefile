@@ -40,7 +40,7 @@ lint: install-dev ## check style, format and import rules
 
 types: install-dev ## check types, and that the public interface is typed throughout
 	@$(BIN)/mypy
-	@PYTHONPATH=src $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
+	@PYTHONPATH=src PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
 
 coverage: install-dev strace ## run the suite and show the lines it missed
 	@rm -f .coverage .coverage.*

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 @overload
@@ -105,7 +106,7 @@ def _plain(target: Any, noun: str) -> Any:
     return target
 
 
-class Workflow(Generic[P, R]):
+class Workflow(Generic[P, R_co]):
     """A function as a workflow. Called outside a run it is the plain function."""
 
     def __init__(self, definition: WorkflowDefinition) -> None:
@@ -122,13 +123,13 @@ class Workflow(Generic[P, R]):
         """The version new runs of it are recorded with."""
         return self.definition.version
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the plain function."""
         found = CURRENT.get()
         if found is not None and found.is_body:
             message = f"workflow {self.name!r} was called inside a workflow; child runs are not available yet"
             raise UsageError(message, hint="call its steps, or a plain function that calls them")
-        return cast("R", self.definition.function(*args, **kwargs))
+        return cast("R_co", self.definition.function(*args, **kwargs))
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r}>"

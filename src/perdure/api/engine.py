@@ -67,7 +67,7 @@ class Engine:
         queues: Iterable[str] = ("default",), concurrency: int = 100, lease: Duration = "10s", grace: Duration = "30s",
         durability: str = "host", **options: Any,
     ) -> None:  # fmt: skip
-        self.url = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
+        self.url: str = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
         self._name: str | None = options.pop("name", None)
         self._only: str | None = options.pop("only", None)
         codecs = options.pop("codecs", ("json",))
@@ -163,10 +163,16 @@ class Engine:
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, workflow: Workflow[P, R] | str, /, *args: Any, id: str | None = None, queue: str = "default",
+        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str = "default",
         priority: int = 0, delay: Duration | None = None, version: str | None = None,
         timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, workflow: str, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
+        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> Run[Any]: ...  # fmt: skip
     async def start(
         self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
@@ -223,6 +229,12 @@ class Engine:
             await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
 
+    @overload
+    async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
+    @overload
+    async def run(self, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> R: ...
+    @overload
+    async def run(self, workflow: str, /, *args: Any, **options: Any) -> Any: ...
     async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
         """Start a run (see `start` for the options) and wait for its result."""
         handle: Run[Any] = await self.start(workflow, *args, **options)

@@ -24,8 +24,8 @@ class Progress:
         self._connection = connection
         self._run_id = run_id
         self._seen = 0
-        self.steps = 0
-        self.failures = 0
+        self.steps: int = 0
+        self.failures: int = 0
         self.checkpoint: str | None = None
 
     async def refresh(self) -> bool:

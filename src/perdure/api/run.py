@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.model.status import Status
     from perdure.runtime.connection import Connection
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Owner(Protocol):
@@ -33,7 +33,7 @@ class Owner(Protocol):
         ...
 
 
-class Run(Generic[R]):
+class Run(Generic[R_co]):
     """A handle on a run: cheap to make, good in any process that reaches the database.
 
     Attributes:
@@ -44,12 +44,12 @@ class Run(Generic[R]):
 
     def __init__(self, engine: Owner, run_id: str) -> None:
         self._engine = engine
-        self.id = run_id
+        self.id: str = run_id
 
     def __repr__(self) -> str:
         return f"<Run {self.id!r}>"
 
-    async def result(self, timeout: Duration | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the run ends and return its result, decoded to the workflow's return annotation.
 
         Giving up (a timeout, a cancelled task) does not touch the run.

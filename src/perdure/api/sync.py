@@ -1,68 +1,71 @@
 """`SyncEngine` and `SyncRun`: the same engine for code without an event loop.
 
-The engine runs on a loop of its own, on a thread. Each method here is the async one, called across: none is written
-a second time.
+The engine runs on a loop of its own, on a thread. Each method here calls the async one across and says no more: only
+its signature is written a second time, so that type checkers and editors know it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from perdure.api.engine import Engine
-from perdure.api.run import Run
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from types import ModuleType
 
-    from perdure.api.reading import RunInfo
+    from perdure.api.decorators import Workflow
+    from perdure.api.reading import Event, RunInfo
+    from perdure.api.run import Run
+    from perdure.model.duration import Duration
+    from perdure.model.status import Status
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 
-def _engine_call(
-    method: Callable[Concatenate[Engine, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncEngine, P], T]:
-    def call(self: SyncEngine, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.wait(method(self.engine, *args, **kwargs))
-
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
-    return call
-
-
-def _run_call(
-    method: Callable[Concatenate[Run[Any], P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[SyncRun[Any], P], T]:
-    def call(self: SyncRun[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._engine.wait(method(self._run, *args, **kwargs))
-
-    call.__name__, call.__doc__ = method.__name__, method.__doc__
-    return call
-
-
-class SyncRun(Generic[R]):
+class SyncRun(Generic[R_co]):
     """A handle on a run, for code without an event loop; see `Run`."""
 
     __slots__ = ("_engine", "_run", "id")
 
-    def __init__(self, engine: SyncEngine, run: Run[R]) -> None:
+    def __init__(self, engine: SyncEngine, run: Run[R_co]) -> None:
         self._engine = engine
         self._run = run
-        self.id = run.id
+        self.id: str = run.id
 
     def __repr__(self) -> str:
         return f"<SyncRun {self.id!r}>"
 
-    result = _run_call(Run.result)
-    status = _run_call(Run.status)
-    info = _run_call(Run.info)
-    history = _run_call(Run.history)
-    value = _run_call(Run.value)
-    cancel = _run_call(Run.cancel)
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait until the run ends and return its result; see `Run.result`."""
+        return self._engine.wait(self._run.result(timeout))
+
+    def status(self) -> Status:
+        """Return where the run stands; see `Run.status`."""
+        return self._engine.wait(self._run.status())
+
+    def info(self) -> RunInfo:
+        """Return what a listing shows of the run; see `Run.info`."""
+        return self._engine.wait(self._run.info())
+
+    def history(self) -> list[Event]:
+        """Return the run's log; see `Run.history`."""
+        return self._engine.wait(self._run.history())
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Return the value the run last published under ``name``; see `Run.value`."""
+        return self._engine.wait(self._run.value(name, default))
+
+    def cancel(self, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Ask the run to stop; see `Run.cancel`."""
+        return self._engine.wait(self._run.cancel(reason=reason, actor=actor))
 
 
 class SyncEngine:
@@ -71,8 +74,10 @@ class SyncEngine:
     Use it as a context manager. Its methods may be called from any thread.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.engine = Engine(*args, **options)
+    def __init__(
+        self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), **options: Any
+    ) -> None:
+        self.engine: Engine = Engine(url, workflows, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -122,24 +127,66 @@ class SyncEngine:
             future.cancel()
             raise
 
+    @overload
+    def start(
+        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
+        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> SyncRun[R]: ...  # fmt: skip
+    @overload
+    def start(
+        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str = "default",
+        priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> SyncRun[R]: ...  # fmt: skip
+    @overload
+    def start(
+        self, workflow: str, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
+        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, **kwargs: Any,
+    ) -> SyncRun[Any]: ...  # fmt: skip
     def start(self, workflow: Any, /, *args: Any, **options: Any) -> SyncRun[Any]:
         """Record a run and return a handle on it; see `Engine.start`."""
         return SyncRun(self, self.wait(self.engine.start(workflow, *args, **options)))
+
+    @overload
+    def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
+    @overload
+    def run(self, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> R: ...
+    @overload
+    def run(self, workflow: str, /, *args: Any, **options: Any) -> Any: ...
+    def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
+        """Start a run and wait for its result; see `Engine.run`."""
+        return self.wait(self.engine.run(workflow, *args, **options))
 
     def get(self, run_id: str) -> SyncRun[Any]:
         """Return a handle on a run by its id, without looking whether it exists."""
         return SyncRun(self, self.engine.get(run_id))
 
-    def list(self, **conditions: Any) -> Iterator[RunInfo]:
+    def list(
+        self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
+        queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
+        until: datetime | None = None, limit: int | None = None, cursor: str | None = None,
+    ) -> Iterator[RunInfo]:  # fmt: skip
         """Iterate over the runs that match, newest first; see `Engine.list`."""
-        iterator: AsyncIterator[RunInfo] = self.engine.list(**conditions)
-        while (found := self.wait(_next(iterator))) is not None:
-            yield found
+        found = self.engine.list(
+            status=status, workflow=workflow, version=version, queue=queue, tag=tag, since=since, until=until,
+            limit=limit, cursor=cursor,
+        )  # fmt: skip
+        while (info := self.wait(_next(found))) is not None:
+            yield info
 
-    run = _engine_call(Engine.run)
-    cancel = _engine_call(Engine.cancel)
-    retry = _engine_call(Engine.retry)
-    purge = _engine_call(Engine.purge)
+    def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Ask a run to stop; see `Engine.cancel`."""
+        return self.wait(self.engine.cancel(run_id, reason=reason, actor=actor))
+
+    def retry(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> str:
+        """Let a failed or parked run go on; see `Engine.retry`."""
+        return self.wait(self.engine.retry(run_id, reason=reason, actor=actor))
+
+    def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Delete a finished run's history; see `Engine.purge`."""
+        return self.wait(self.engine.purge(run_id, reason=reason, actor=actor))
 
     def _stop_loop(self) -> None:
         loop, thread = self._loop, self._thread

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.cli.output import escape
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -18,9 +19,9 @@ LEVELS = ("debug", "info", "warning", "error")
 class SafeFormatter(logging.Formatter):
     """A record is one line, whatever was logged; only a traceback adds lines."""
 
-    converter = staticmethod(time.gmtime)
+    converter: Callable[[float | None], time.struct_time] = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
+    default_msec_format: str | None = "%s.%03dZ"
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")

@@ -15,10 +15,14 @@ from perdure.model.duration import microseconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic from click 8.4 on, which nothing here needs when it runs
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class DurationType(click.ParamType):  # type: ignore[type-arg]
+class DurationType(ParamType):
     """A span of time, kept as the text it was given as."""
 
     name = "duration"
@@ -34,7 +38,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
         return value
 
 
-class PairType(click.ParamType):  # type: ignore[type-arg]
+class PairType(ParamType):
     """``name=value``."""
 
     name = "k=v"
@@ -49,7 +53,7 @@ class PairType(click.ParamType):  # type: ignore[type-arg]
         return name, rest
 
 
-class MomentType(click.ParamType):  # type: ignore[type-arg]
+class MomentType(ParamType):
     """A point in time: ISO 8601 (UTC where no zone is given), or a span such as ``2h`` that counts back from now."""
 
     name = "time"

@@ -46,7 +46,7 @@ class Stop:
         self._loop = loop
         self._limit_s = grace_s + SPARE_S
         self._told = told
-        self.wanted = asyncio.Event()
+        self.wanted: asyncio.Event = asyncio.Event()
         self._at = 0.0
         self.by: signal.Signals | None = None
 

@@ -113,7 +113,7 @@ class Chain:
 
     def __init__(self, codec: Codec, transforms: Sequence[Transform] = (), *, max_bytes: int | None = None) -> None:
         self.codec = codec
-        self.transforms = tuple(transforms)
+        self.transforms: tuple[Transform, ...] = tuple(transforms)
         self.max_bytes = max_bytes
         self._by_mark = {transform.mark: transform for transform in transforms}
         if len(self._by_mark) != len(self.transforms):

@@ -30,7 +30,7 @@ class ZstdTransform:
     """
 
     name = "zstd"
-    mark = ord("z")
+    mark: int = ord("z")
 
     def __init__(self, *, level: int = 3, threshold: int = 1024) -> None:
         self._level = level

@@ -38,8 +38,8 @@ class Definition:
 
     def __init__(self, function: Callable[..., Any], name: str | None) -> None:
         self.function = function
-        self.is_async = inspect.iscoroutinefunction(function)
-        self.name = check_name(self._default_name() if name is None else name, f"the name of a {self.noun}")
+        self.is_async: bool = inspect.iscoroutinefunction(function)
+        self.name: str = check_name(self._default_name() if name is None else name, f"the name of a {self.noun}")
         self._check()
 
     def _default_name(self) -> str:
@@ -84,12 +84,12 @@ class StepDefinition(Definition):
 
     def __init__(self, function: Callable[..., Any], name: str | None, policy: StepPolicy) -> None:
         super().__init__(function, name)
-        self.named = name is not None
+        self.named: bool = name is not None
         self.policy = policy
         # Asked for at every call of the step.
-        self.unrecorded = policy.durability == "none"
-        self.store_input = policy.store_input
-        self.at_most_once = policy.mode == "at_most_once"
+        self.unrecorded: bool = policy.durability == "none"
+        self.store_input: bool = policy.store_input
+        self.at_most_once: bool = policy.mode == "at_most_once"
 
 
 class WorkflowDefinition(Definition):
@@ -99,5 +99,5 @@ class WorkflowDefinition(Definition):
 
     def __init__(self, function: Callable[..., Any], name: str | None, version: str) -> None:
         super().__init__(function, name)
-        self.named = name is not None
-        self.version = check_name(version, f"the version of workflow {self.name!r}")
+        self.named: bool = name is not None
+        self.version: str = check_name(version, f"the version of workflow {self.name!r}")

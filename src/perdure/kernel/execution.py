@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from perdure.model.event import Event
 
-logger = logging.getLogger("perdure.run")
+logger: logging.Logger = logging.getLogger("perdure.run")
 
 
 class Outcome(NamedTuple):
@@ -43,13 +43,19 @@ class Outcome(NamedTuple):
 class Execution(Requests):
     """A run's body, running on its own deterministic loop."""
 
+    logical_time: int
+    epoch: int
+    bridge: Any
+    given_up: list[Operation]
+    fresh: list[Operation]
+
     def __init__(
         self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
     ) -> None:
         super().__init__(run_id, codec, steps, info)
-        self.cancel_requested = False
-        self.cancel_reason = ""
-        self.timed_out = False
+        self.cancel_requested: bool = False
+        self.cancel_reason: str = ""
+        self.timed_out: bool = False
         self.outcome: Outcome | None = None
         self.warnings: list[str] = []
         self._main = main

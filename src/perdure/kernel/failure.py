@@ -31,8 +31,8 @@ class FailureTrail:
     __slots__ = ("_born", "deliveries", "watching")
 
     def __init__(self) -> None:
-        self.watching = False
-        self.deliveries = 0
+        self.watching: bool = False
+        self.deliveries: int = 0
         self._born: list[tuple[int, str]] = []
 
     def born(self, op_id: str) -> None:

@@ -66,12 +66,12 @@ class RunTask(asyncio.Task[Any]):
         self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context, name: str | None
     ) -> None:
         self.path = path
-        self.prefix = f"{path}." if path else ""
-        self.count = 0
-        self.number = loop.next_number()
-        self.salt = loop.salt
+        self.prefix: str = f"{path}." if path else ""
+        self.count: int = 0
+        self.number: int = loop.next_number()
+        self.salt: int = loop.salt
         # asyncio registers the task in a global set here: the hash has to be ready.
-        self.context = context
+        self.context: contextvars.Context = context
         super().__init__(coro, loop=loop, name=name or f"run-task-{path or 'root'}", context=context)
 
     def __hash__(self) -> int:
@@ -91,10 +91,10 @@ class Handle:
     __slots__ = ("args", "callback", "context", "dead")
 
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.dead = False
+        self.callback: Callable[..., object] = callback
+        self.args: tuple[Any, ...] = args
+        self.context: contextvars.Context = context
+        self.dead: bool = False
 
     def cancel(self) -> None:
         """Do not run it."""
@@ -110,9 +110,9 @@ class RunLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, execution: Requests, run_id: str) -> None:
         self.execution: Any = execution
-        self.outer = events._get_running_loop()  # noqa: SLF001 - asked once: it costs a system call
+        self.outer: asyncio.AbstractEventLoop | None = events._get_running_loop()  # noqa: SLF001 - asked once: it costs a system call
         """The loop from whose callbacks this one is made and drained; None for a thread without one."""
-        self.salt = crc32(run_id.encode()) << 20
+        self.salt: int = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
         self.generators: dict[int, AsyncGenerator[Any, Any]] = {}

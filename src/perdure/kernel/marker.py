@@ -26,7 +26,7 @@ class Marker(Operation):
 
     def __init__(self, run: Requests, op_id: str, name: str, payload: bytes | None) -> None:
         super().__init__(run, op_id, name)
-        self.payload = payload
+        self.payload: bytes | None = payload
 
     def start(self, port: Port) -> None:
         port.record(Draft(self.event, port.now(), self.id, self.kind, self.name, payload=self.payload))

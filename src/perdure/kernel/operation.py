@@ -55,8 +55,6 @@ class OperationFuture(RunFuture):
             return True
         return False
 
-    __hash__ = RunFuture.__hash__
-
 
 class Operation:
     """A request of the body, until its record is delivered."""
@@ -65,11 +63,11 @@ class Operation:
     kind: ClassVar[str]
 
     def __init__(self, run: Requests, op_id: str, name: str, digest: int | None = None) -> None:
-        self.run = run
-        self.id = op_id
-        self.name = name
-        self.digest = digest
-        self.unrecorded = False
+        self.run: Requests = run
+        self.id: str = op_id
+        self.name: str = name
+        self.digest: int | None = digest
+        self.unrecorded: bool = False
         """Whether its answer is never recorded, so that it runs on replay too."""
         self.future: Any = None
 

@@ -20,7 +20,7 @@ from perdure.errors import UsageError
 from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
 from perdure.kernel.kinds.timer import Timer
-from perdure.kernel.loop import RunTask, current_task, make_loop
+from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
 from perdure.kernel.operation import Operation, OperationFuture
 from perdure.kernel.scope import Evicted
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from perdure.kernel.marker import Marker
 
-logger = logging.getLogger("perdure.run")
+logger: logging.Logger = logging.getLogger("perdure.run")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_DUE = 253_402_300_799_000_000
 """The end of the year 9999 in microseconds: what every database and `datetime` can represent."""
@@ -45,14 +45,14 @@ class Requests:
         self.codec = codec
         self.steps = steps
         self.info = info
-        self.loop = make_loop(self, run_id)
-        self.logical_time = 0
-        self.epoch = 0
+        self.loop: RunLoop = make_loop(self, run_id)
+        self.logical_time: int = 0
+        self.epoch: int = 0
         self.claims = 0
         self.live = False
         """False while the log is being replayed: nothing may start."""
         self.dead = False
-        self.failures = FailureTrail()
+        self.failures: FailureTrail = FailureTrail()
         self.bridge: Any = None
         self.given_up: list[Operation] = []
         self.fresh: list[Operation] = []

@@ -26,9 +26,9 @@ class StepScope:
     is_body = False
 
     def __init__(self, operation: StepOperation, number: int, epoch: int) -> None:
-        self.operation = operation
-        self.number = number
-        self.epoch = epoch
+        self.operation: StepOperation = operation
+        self.number: int = number
+        self.epoch: int = epoch
 
     @property
     def run_id(self) -> str:

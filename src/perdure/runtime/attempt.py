@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.runtime.recorder import Recorder
     from perdure.runtime.tape import Tape
 
-logger = logging.getLogger("perdure.step")
+logger: logging.Logger = logging.getLogger("perdure.step")
 
 
 BEAT_EVERY_US = 1_000_000
@@ -78,13 +78,13 @@ class Attempt(StepScope):
         self.number = number
         self.epoch = epoch
         self._attempts = attempts
-        self.beaten_at = 0
+        self.beaten_at: int = 0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.timed_out = False
+        self.timed_out: bool = False
         """A sync attempt whose time is up: answered already, but its thread still runs."""
-        self.given_up = False
-        self.begun = False
+        self.given_up: bool = False
+        self.begun: bool = False
         """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
 
     def beat(self, detail: Any) -> None:
@@ -102,7 +102,7 @@ class Attempts:
     __slots__ = ("_abandoned", "run", "running", "waiting")
 
     def __init__(self, run: Owner) -> None:
-        self.run = run
+        self.run: Owner = run
         self.running: dict[str, Attempt] = {}
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
         self.waiting: dict[str, int] = {}
@@ -144,13 +144,10 @@ class Attempts:
             return
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
-        if not operation.definition.is_async:
-            self._run_sync(attempt, context)
-        elif host.plain_tasks:  # what the loop's create_task does, without three calls on the way
-            coroutine = self._run_async(attempt)
-            attempt.task = asyncio.Task(coroutine, loop=host.loop, name=operation.name, context=context)
+        if operation.definition.is_async:
+            attempt.task = host.start_task(self._run_async(attempt), operation.name, context)
         else:
-            attempt.task = host.loop.create_task(self._run_async(attempt), context=context)
+            self._run_sync(attempt, context)
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         self.waiting.pop(operation.id, None)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Store
 
-logger = logging.getLogger("perdure.store")
+logger: logging.Logger = logging.getLogger("perdure.store")
 
 
 class Connection:
@@ -27,10 +27,10 @@ class Connection:
     def __init__(self, store: Store, codec: Codec) -> None:
         self.store = store
         self.codec = codec
-        self.writer = Writer(store)
-        self.reader = StoreThread("perdure-reader")
-        self.waiters = Waiters(store, self.reader)
-        self.commit_ids = CommitIds()
+        self.writer: Writer = Writer(store)
+        self.reader: StoreThread = StoreThread("perdure-reader")
+        self.waiters: Waiters = Waiters(store, self.reader)
+        self.commit_ids: CommitIds = CommitIds()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: StoreError | None = None
         """Set when the store has failed for good: nothing is written any more, so nobody must wait for it."""

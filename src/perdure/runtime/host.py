@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from math import inf
@@ -9,6 +10,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.kernel.execution import Execution
+from perdure.kernel.loop import current_task
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
 from perdure.runtime.ids import CommitIds
@@ -16,8 +18,8 @@ from perdure.runtime.threads import ThreadPool
 from perdure.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
@@ -98,15 +100,16 @@ class Host:
         self.waiters = waiters
         waiters.is_here = self._is_here
         self.commit_ids = commit_ids
-        self.logger = logging.getLogger("perdure.run")
-        self.python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        self.now = store.now
+        self.logger: logging.Logger = logging.getLogger("perdure.run")
+        self.python: str = f"{sys.version_info.major}.{sys.version_info.minor}"
+        self.now: Callable[[], int] = store.now
         self.luck = random
-        self.threads = ThreadPool("perdure-step", settings.threads, loop)
+        self.threads: ThreadPool = ThreadPool("perdure-step", settings.threads, loop)
         self.runs: dict[str, Guest] = {}
         self.idle: dict[str, tuple[Guest, int]] = {}
         """Idle runs and since when, oldest first."""
-        self.plain_tasks = loop.get_task_factory() is None
+        self._plain_tasks: bool = loop.get_task_factory() is None
+        """Whether the user leaves it to asyncio how a task is made."""
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None
@@ -180,6 +183,15 @@ class Host:
                 run.take_messages(done.result())
 
         future.add_done_callback(arrived)
+
+    def start_task(self, coroutine: Coroutine[Any, Any, None], name: str, context: Context) -> asyncio.Task[None]:
+        """Make a task of the engine's loop; it begins at once where Python can do that."""
+        loop = self.loop
+        if not self._plain_tasks or current_task(loop) is not None:  # no task can begin inside another
+            return loop.create_task(coroutine, name=name, context=context)
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
+        return asyncio.Task(coroutine, loop=loop, name=name, context=context)
 
     @property
     def effects_until(self) -> float:

@@ -51,8 +51,8 @@ class Launcher:
         self._run = run
         self._alarm = Alarm(run.host.loop, run.host.now, self._is_wanted, self.wake_due)
         self.gated: deque[Operation] = deque()
-        self.fetching = False
-        self.gate_seq = 0
+        self.fetching: bool = False
+        self.gate_seq: int = 0
 
     # -- the port ------------------------------------------------------------------------------------------------
 

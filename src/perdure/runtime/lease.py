@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat
     from perdure.store.base import Store
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -37,11 +37,11 @@ class Lease:
         self._store = store
         self._worker_id = worker_id
         self._lease_us = lease_us
-        self.deadline = 0.0
+        self.deadline: float = 0.0
         """Until when effects may be started, by `boot_time`."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.lost = False
+        self.lost: bool = False
 
     def holds(self) -> bool:
         """Whether effects may be started now."""

@@ -45,9 +45,9 @@ class Recorder:
     )  # fmt: skip
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
-        self.run_id = run_id
-        self.epoch = epoch
-        self.closed = False
+        self.run_id: str = run_id
+        self.epoch: int = epoch
+        self.closed: bool = False
         self._seq, self._at, self._chain = tail
         self._durable: Tail | Event = tail
         self._writer = writer

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Change
     from perdure.runtime.host import Host
 
-logger = logging.getLogger("perdure.run")
+logger: logging.Logger = logging.getLogger("perdure.run")
 CHUNK = 500
 """Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
 _STARTS_ATTEMPT = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT})
@@ -48,20 +48,20 @@ class ResidentRun:
     def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail, given: bytes) -> None:
         self.host = host
         self.row = row
-        self.id = row.id
+        self.id: str = row.id
         self.input = given
         self.execution: Execution = host.build(self)
-        self.recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
-        self.tape = Tape(self.recorder)
-        self.attempts = Attempts(self)
-        self.launcher = Launcher(self)
-        self.inbox_seen = 0
+        self.recorder: Recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
+        self.tape: Tape = Tape(self.recorder)
+        self.attempts: Attempts = Attempts(self)
+        self.launcher: Launcher = Launcher(self)
+        self.inbox_seen: int = 0
         self.settled_in = False
         """Whether the database must already show this worker as the owner."""
-        self.idle = False
-        self.gone = False
+        self.idle: bool = False
+        self.gone: bool = False
         self.leaving = False
-        self.stopping = False
+        self.stopping: bool = False
         self.replaced_at = 0
         """Place of the last event that could not be stored and was replaced."""
         self._holds = 0

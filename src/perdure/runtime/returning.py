@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome
     from perdure.runtime.host import Host
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 
 
 class Returns:

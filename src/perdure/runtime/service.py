@@ -7,7 +7,7 @@ import logging
 
 from perdure.errors import StoreError
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 
 
 class Service:

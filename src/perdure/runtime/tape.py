@@ -30,9 +30,9 @@ class Tape:
     __slots__ = ("durable", "early", "recorder", "undelivered")
 
     def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+        self.recorder: Recorder = recorder
         self.undelivered: deque[Event] = deque()
-        self.durable = 0
+        self.durable: int = 0
         self.early: dict[int, int] = {}
 
     def load(self, events: Iterable[Event]) -> None:

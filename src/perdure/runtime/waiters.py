@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     End = tuple[RunRow, Event]
     """A run's row (as it was when it was last claimed here) and its last event."""
 
-logger = logging.getLogger("perdure.run")
+logger: logging.Logger = logging.getLogger("perdure.run")
 FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.05
 FULL_LOOK_S = 0.5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from types import FrameType
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 _STEP = Attempts._run_async.__code__  # noqa: SLF001 - recognised on the stack, never called
 _BODY = RunLoop.drain.__code__
 

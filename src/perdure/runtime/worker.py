@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from perdure.runtime.service import Service
     from perdure.store.base import Decide
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 CLAIM_BATCH = 200
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
@@ -52,12 +52,12 @@ class Worker:
     def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
         self.host = host
         self._only = only
-        self.id = uuid7()
+        self.id: str = uuid7()
         """Of this incarnation: a worker that was declared dead goes on under a new one."""
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
-        self.lease = Lease(host.store, self.id, host.settings.lease_us)
-        self.running = False
-        self.stopping = False
+        self.name: str = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.lease: Lease = Lease(host.store, self.id, host.settings.lease_us)
+        self.running: bool = False
+        self.stopping: bool = False
         self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Store
 
-logger = logging.getLogger("perdure.store")
+logger: logging.Logger = logging.getLogger("perdure.store")
 SLOW_COMMIT_S = 0.004
 """Above this, on average, commits leave the event loop's thread."""
 
@@ -65,8 +65,8 @@ class Writer:
         self.crash: BaseException | None = None
         """Set when the store raised something that is no `StoreError`: nothing is written any more."""
         self.on_crash: Callable[[BaseException], None] | None = None
-        self.batches = 0
-        self.writes = 0
+        self.batches: int = 0
+        self.writes: int = 0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to serve submissions made on ``loop``."""

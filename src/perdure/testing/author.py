@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from perdure.model.claim import Claimant, Claimed, decide
-from perdure.model.event import EMPTY_TAIL, Draft, Event, seal, tail_of
+from perdure.model.event import EMPTY_TAIL, Draft, Event, Tail, seal, tail_of
 from perdure.model.run import Message, RunRow, WorkerRow
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change, Create, Purge, Send
@@ -33,9 +33,9 @@ class Author:
     def __init__(self, run_id: str, at: int) -> None:
         self.run_id = run_id
         self.at = at
-        self.tail = EMPTY_TAIL
+        self.tail: Tail = EMPTY_TAIL
         self.status: Status | None = None
-        self.epoch = 0
+        self.epoch: int = 0
 
     def stale(self) -> Author:
         """Return an author who believes what this one believes now."""

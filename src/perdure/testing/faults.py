@@ -89,7 +89,7 @@ class FaultyStore:
         self.fault = fault
         self.repeat = repeat
         self.trace: list[str] = []
-        self.injected = 0
+        self.injected: int = 0
         self.on_fault: Callable[[], None] | None = None
         """Called just before a boundary fails, for tests that stop other parts at that moment."""
         self._only = frozenset(only)

@@ -18,7 +18,7 @@ from perdure.model.url import shown_url
 if TYPE_CHECKING:
     from perdure.cli.serving import Stop
 
-logger = logging.getLogger("perdure.cli")
+logger: logging.Logger = logging.getLogger("perdure.cli")
 YOUNG, OLD = 100_000, 50
 """Thresholds of the cyclic collector. What an engine makes by the thousand has no cycles and is freed at once; the
 default of 700 made the collector look for them all the time."""

@@ -49,10 +49,10 @@ class Plan:
     __slots__ = ("_cls", "_members", "annotation", "handed", "idle")
 
     def __init__(self, annotation: Any) -> None:
-        self.annotation = annotation
+        self.annotation: Any = annotation
         found: set[type] = set()
         _collect(annotation, found)
-        self.handed = Handed(found) if found else NONE_HANDED
+        self.handed: Handed = Handed(found) if found else NONE_HANDED
         bare = _bare(annotation)
         self._cls = bare if isinstance(bare, type) and get_origin(bare) is None else None
         members = hints_of(bare) if is_typeddict(bare) else {}

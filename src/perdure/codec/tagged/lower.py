@@ -51,7 +51,7 @@ class Refused(Exception):
 
     def __init__(self, cls: type, reason: str = "") -> None:
         super().__init__(reason)
-        self.type_name = type_name(cls)
+        self.type_name: str = type_name(cls)
         self.reason = reason
         self.parts: list[str] = []
 

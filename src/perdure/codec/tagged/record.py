@@ -49,7 +49,7 @@ class Record:
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
-        self.name = name_of(cls)
+        self.name: str = name_of(cls)
 
     def take(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the fields of an instance and the state it has besides them."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
 
 P = ParamSpec("P")
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class StepOperation(Operation):
@@ -38,30 +38,31 @@ class StepOperation(Operation):
 
     __slots__ = ("args", "attempts", "budget_from", "context", "definition", "input", "intent", "kwargs", "next_at")
     kind = "step"
+    future: Any
 
     def __init__(
         self, run: Requests, op_id: str, definition: StepDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.run = run
         self.id = op_id
-        self.name = definition.name
-        self.unrecorded = definition.unrecorded
-        self.definition = definition
-        self.args = args
-        self.kwargs = kwargs
+        self.name: str = definition.name
+        self.unrecorded: bool = definition.unrecorded
+        self.definition: StepDefinition = definition
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
         self.input: bytes | None = None
         self.digest: int | None = None
         if definition.store_input:
             self.input = encode_call(definition.signature, args, kwargs, run.codec)
             self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
         self.context: Any = contextvars.copy_context()
-        self.attempts = 0
+        self.attempts: int = 0
         """Attempts that ended in a recorded failure."""
-        self.budget_from = 0
+        self.budget_from: int = 0
         """Attempts that no longer count, because an operator's retry gave a fresh budget."""
-        self.intent = 0
+        self.intent: int = 0
         """The at-most-once attempt that is known to have begun."""
-        self.next_at = 0
+        self.next_at: int = 0
         """When the next attempt is due."""
 
     @property
@@ -154,10 +155,10 @@ def _body() -> Any:
     return found if found is not None and found.is_body else None
 
 
-class AsyncStep(_Step, Generic[P, T]):
+class AsyncStep(_Step, Generic[P, T_co]):
     """An async function as a step."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T_co]:
         """Call it: in a body as a step, elsewhere as the plain function."""
         found = CURRENT.get()
         if found is None or not found.is_body:
@@ -165,11 +166,11 @@ class AsyncStep(_Step, Generic[P, T]):
         return self._perform(found, args, kwargs)
 
     @cached_property
-    def aio(self) -> Callable[P, Coroutine[Any, Any, T]]:
+    def aio(self) -> Callable[P, Coroutine[Any, Any, T_co]]:
         """The same call; there for symmetry with sync steps."""
         return self.__call__
 
-    def blocking(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def blocking(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
         """Call it from a sync workflow and wait for its result.
 
         Outside a run this runs the plain function on an event loop of its own.
@@ -180,10 +181,10 @@ class AsyncStep(_Step, Generic[P, T]):
         return self._blocking(run, args, kwargs)  # type: ignore[no-any-return]
 
 
-class SyncStep(_Step, Generic[P, T]):
+class SyncStep(_Step, Generic[P, T_co]):
     """A plain function as a step; it runs on a thread."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
         """Call it: in a sync body as a step, elsewhere as the plain function.
 
         Raises:
@@ -194,7 +195,7 @@ class SyncStep(_Step, Generic[P, T]):
             return self.definition.function(*args, **kwargs)  # type: ignore[no-any-return]
         return self._blocking(run, args, kwargs)  # type: ignore[no-any-return]
 
-    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> T_co:
         """Await it: in an async body as a step, elsewhere the plain function on a thread."""
         run = _body()
         if run is None:
@@ -202,6 +203,6 @@ class SyncStep(_Step, Generic[P, T]):
         return await self._perform(run, args, kwargs)  # type: ignore[no-any-return]
 
     @cached_property
-    def blocking(self) -> Callable[P, T]:
+    def blocking(self) -> Callable[P, T_co]:
         """The same call; there for symmetry with async steps."""
         return self.__call__

@@ -37,7 +37,7 @@ class Timer(Operation):
         context: Context,
     ) -> None:
         super().__init__(run, op_id, "sleep")
-        self.due = due
+        self.due: int = due
         self._callback = callback
         self._args = args
         self._context = context

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.host import Host
 
-logger = logging.getLogger("perdure.worker")
+logger: logging.Logger = logging.getLogger("perdure.worker")
 
 
 class Sweeper(Service):

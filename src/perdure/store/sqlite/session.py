@@ -85,7 +85,7 @@ class Session:
         self._read_lock = threading.Lock()
         self._lost = False
         self._connected = False
-        self.closed = False
+        self.closed: bool = False
         self.forked = False
 
     def connect(self) -> None:

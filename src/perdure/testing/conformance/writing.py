@@ -26,7 +26,7 @@ TEXTS = [
     "'; drop table run; --",
     "é" * 999,
 ]
-BLOBS = [b"", b"\0", b"\xff\xfe", b"x" * 100_000, None]
+BLOBS: list[bytes | None] = [b"", b"\0", b"\xff\xfe", b"x" * 100_000, None]
 
 
 class WritingContract(Contract):
