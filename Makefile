@@ -42,11 +42,12 @@ types: install-dev ## check types, and that the public interface is typed throug
 	@$(BIN)/mypy
 	@PYTHONPATH=src PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
 
-coverage: install-dev strace ## run the suite and show the lines it missed
-	@rm -f .coverage .coverage.*
+coverage: install-dev strace ## run the suite, show the lines it missed, and hold the core to its share of branches
+	@rm -f .coverage .coverage.* coverage.json
 	@$(PYTEST) $(FAST) --cov --cov-report=; fast=$$?; \
-	$(PYTEST) $(SERIAL) --cov --cov-append; serial=$$?; \
-	[ $$fast -eq 0 ] && [ $$serial -eq 0 ]
+	$(PYTEST) $(SERIAL) --cov --cov-append --cov-report=term --cov-report=json; serial=$$?; \
+	$(BIN)/python scripts/coverage_floor.py coverage.json; floor=$$?; \
+	[ $$fast -eq 0 ] && [ $$serial -eq 0 ] && [ $$floor -eq 0 ]
 
 nightly: install-dev strace ## run the long campaigns
 	@$(PYTEST) -p no:xdist -m nightly --timeout 3600 --hypothesis-profile nightly -s
@@ -59,7 +60,7 @@ reference: install-dev ## write the reference pages from the code
 	@$(BIN)/python scripts/python_reference.py
 
 clean: ## remove the environment and everything generated
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov build dist
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* coverage.json htmlcov build dist
 
 # Install again only when pyproject.toml or the folder's place has changed. The developer's install is good for both.
 define install_into_venv

@@ -133,13 +133,21 @@ class Spawner:
         env: Mapping[str, str] | None = None,
         folder: Path | None = None,
         lowered: bool = False,
+        measured: bool = True,
     ) -> Child:
-        """Start a command. `env` is added to the environment; `lowered` runs it as nobody when the test is root."""
+        """Start a command.
+
+        `env` is added to the environment; `lowered` runs it as nobody when the test is root. A process that cannot
+        write files must not be `measured`: it would complain that it cannot keep its coverage. A lowered one never is.
+        """
         words = tuple(map(str, argv))
         if lowered and os.geteuid() == 0:
             words = (sys.executable, "-I", "-S", str(LOWERED), *words)
         errors = self._folder / f"child-{len(self._children)}.err"
-        child = Child(words, os.environ | {"PYTHONUNBUFFERED": "1"} | dict(env or {}), folder or self._folder, errors)
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(env or {})
+        if lowered or not measured:
+            environment.pop("COVERAGE_PROCESS_CONFIG", None)
+        child = Child(words, environment, folder or self._folder, errors)
         self._children.append(child)
         return child
 

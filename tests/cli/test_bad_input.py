@@ -153,7 +153,7 @@ def test_a_read_only_file(unprivileged: Unprivileged) -> None:
 @pytest.mark.parametrize("words", [*MAKING, ["migrate"]], ids=lambda words: words[0])
 def test_a_full_disk(shell: Shell, words: list[str]) -> None:
     env = {"PERDURE_DB": shell.db}
-    child = shell.spawn(sys.executable, "-c", LIMITED, *words, env=env, folder=shell.folder).finish()
+    child = shell.spawn(sys.executable, "-c", LIMITED, *words, env=env, folder=shell.folder, measured=False).finish()
     is_one_clear_line(Told(code=child.code, out=child.out, err=child.err), "database file cannot be used now")
     assert list(shell.folder.iterdir()) == []
 

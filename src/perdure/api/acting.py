@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.api.reading import find
+from perdure.api.reading import find, possible, row_and_log
 from perdure.errors import RunNotFound, UsageError
 from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
@@ -40,6 +40,8 @@ async def _append(
 ) -> Outcome:
     """Append an event from outside, at the place the log is known to end."""
     tail: list[Event] = await connection.read(connection.store.load, row.id, -1)
+    if not tail:
+        return Missing(None)  # purged since the row was read
     now = connection.store.now()
     after = next_status(Status(row.status), kind)
     draft = Draft(kind, now, state=f"{row.status}>{after}", detail=detail)
@@ -79,14 +81,11 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
         RunNotFound: no such run, or purged.
         UsageError: the run is neither failed nor parked.
     """
-    row = await find(connection, run_id)
-    if isinstance(row, Tombstone):
-        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+    row, events = await row_and_log(connection, run_id)
     if row.status == Status.PARKED:
         outcome = await _append(connection, row, EventType.RUN_UNPARKED, _detail(actor, reason), connection.store.now())
         told = f"run {run_id} goes on where it was parked"
     elif row.status == Status.FAILED:
-        events: list[Event] = await connection.read(connection.store.load, run_id)
         failed = next(event for event in reversed(events) if event.type == EventType.RUN_FAILED)
         facts = msgspec.json.decode(failed.detail) if failed.detail else {}
         detail = _detail(actor, reason, failed_seq=failed.seq, **facts)
@@ -117,7 +116,7 @@ async def purge(connection: Connection, run_id: str, *, actor: str | None, reaso
         RunNotFound: no such run, or purged before.
         UsageError: the run has not ended.
     """
-    write = Purge(run_id, connection.store.now(), actor or default_actor(), reason)
+    write = Purge(possible(run_id), connection.store.now(), actor or default_actor(), reason)
     outcome = await connection.write(write)
     if isinstance(outcome, Missing):
         raise RunNotFound(run_id)

@@ -15,13 +15,11 @@ from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, prepare
 from perdure.codec.base import open_chain
-from perdure.errors import RunNotFound, UsageError
+from perdure.errors import UsageError
 from perdure.model.duration import Duration
-from perdure.model.run import Tombstone
 from perdure.model.write import Committed
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
-from perdure.runtime.waiters import AT_REST
 from perdure.runtime.worker import Worker
 from perdure.store.base import StoreOptions, open_store
 
@@ -300,16 +298,12 @@ class Engine:
     async def await_result(self, run_id: str) -> Any:
         """Wait for a run's end; see `Run.result`."""
         connection = self.connection
+        reading.possible(run_id)
         while True:
             connection.check()
             end = await connection.waiters.wait(run_id)
-            if end is None:
-                row = await reading.find(self.connection, run_id)
-                if isinstance(row, Tombstone):
-                    raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
-                if row.status not in AT_REST:
-                    continue
-                end = row, (await connection.read(connection.store.load, run_id, -1))[-1]
+            if end is None and (end := await reading.end_of(connection, run_id)) is None:
+                continue
             row, last = end
             return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.api.starting import check_tags
 from perdure.codec.exception import read_failure
-from perdure.errors import CodecError, RunNotFound, UsageError
+from perdure.errors import CodecError, InvalidValue, RunNotFound, StoreCorrupt, UsageError
+from perdure.kernel.definition import check_name
 from perdure.model.event import Event as Row
 from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import EventType, Status
+from perdure.runtime.waiters import AT_REST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -136,10 +139,55 @@ def _purged(row: Tombstone) -> str:
 
 async def find(connection: Connection, run_id: str) -> RunRow | Tombstone:
     """Return a run or what a purge left of it. Raises `RunNotFound`."""
-    row: RunRow | Tombstone | None = await connection.read(connection.store.get, run_id)
+    row: RunRow | Tombstone | None = await connection.read(connection.store.get, possible(run_id))
     if row is None:
         raise RunNotFound(run_id)
     return row
+
+
+def possible(run_id: str) -> str:
+    """Return ``run_id`` if a run can have it: a database refuses to be asked for some texts. Raises `RunNotFound`."""
+    try:
+        return check_name(run_id, "a run id")
+    except UsageError:
+        raise RunNotFound(run_id) from None
+
+
+async def row_and_log(connection: Connection, run_id: str) -> tuple[RunRow, list[Row]]:
+    """Return a run and its log, which is never empty: it may be purged between the two looks.
+
+    Raises:
+        RunNotFound: no such run, or its history was purged.
+    """
+    row = await find(connection, run_id)
+    events = [] if isinstance(row, Tombstone) else await connection.read(connection.store.load, run_id)
+    if isinstance(row, Tombstone) or not events:
+        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+    return row, events
+
+
+async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | None:
+    """Return a run that is at rest and the event that brought it there; None while it goes on.
+
+    Raises:
+        RunNotFound: no such run, or its history was purged.
+        StoreCorrupt: the log does not tell of the state that the run is in.
+    """
+    seen: RunRow | None = None
+    while True:
+        row = await find(connection, run_id)
+        if isinstance(row, Tombstone):
+            raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
+        if row.status not in AT_REST:
+            return None
+        tail: list[Row] = await connection.read(connection.store.load, run_id, -1)
+        # Between the two looks the run may have been retried, or purged.
+        if tail and (tail[0].state or "").endswith(f">{row.status}"):
+            return row, tail[0]
+        if row == seen:
+            message = f"the log does not say why the run is {row.status}"
+            raise StoreCorrupt(message, run_id=run_id)
+        seen = row
 
 
 async def run_info(connection: Connection, run_id: str) -> RunInfo:
@@ -149,17 +197,13 @@ async def run_info(connection: Connection, run_id: str) -> RunInfo:
 
 async def history(connection: Connection, run_id: str) -> list[Event]:
     """Return a run's log, decoded. Raises `RunNotFound`."""
-    row = await find(connection, run_id)
-    if isinstance(row, Tombstone):
-        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
-    rows = await connection.read(connection.store.load, run_id)
+    row, rows = await row_and_log(connection, run_id)
     return list(decode_log(rows, row.workflow_version, connection.codec))
 
 
 async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
     """Return the last published value of a name. Raises `RunNotFound`."""
-    await find(connection, run_id)
-    rows: list[Row] = await connection.read(connection.store.load, run_id)
+    _, rows = await row_and_log(connection, run_id)
     for row in reversed(rows):
         if row.type == EventType.VALUE_PUBLISHED and row.name == name:
             return connection.codec.decode(row.payload or b"null")
@@ -234,31 +278,45 @@ async def build_filter(
     """Return the stored form of a listing's conditions.
 
     Raises:
-        UsageError: an unknown state, a time without a zone, or a cursor that is no run.
+        UsageError: an unknown state, a time without a zone, a cursor that is no run, or a value of a wrong type.
     """
-    names = [status] if isinstance(status, str) else list(status or ())
     try:
+        names = [status] if isinstance(status, str) else list(status or ())
         statuses = tuple(Status(name).value for name in names)
-    except ValueError:
+    except (ValueError, TypeError):
         known = ", ".join(Status)
-        message = f"there is no status {names!r}; there are {known}"
+        message = f"there is no status {status!r}; there are {known}"
         raise UsageError(message) from None
     before = None
     if cursor is not None:
-        row = await connection.read(connection.store.get, cursor)
-        if not isinstance(row, RunRow):
-            message = f"the cursor {cursor!r} is not the id of a run"
-            raise UsageError(message)
-        before = (row.created_at, row.id)
+        before = await _place_of(connection, cursor)
+    workflow = getattr(workflow, "name", workflow)
+    for what, name in (("workflow", workflow), ("version", version), ("queue", queue)):
+        if name is not None:
+            check_name(name, f"the {what} of a listing")
     return RunFilter(
-        statuses=statuses, workflow=getattr(workflow, "name", workflow), version=version, queue=queue,
-        tags=tuple(sorted((tag or {}).items())), since=_stored(since), until=_stored(until), before=before, limit=PAGE,
+        statuses=statuses, workflow=workflow, version=version, queue=queue, tags=check_tags(tag),
+        since=_stored(since, "since"), until=_stored(until, "until"), before=before, limit=PAGE,
     )  # fmt: skip
 
 
-def _stored(at: datetime | None) -> int | None:
+async def _place_of(connection: Connection, cursor: str) -> tuple[int, str]:
+    try:
+        row: RunRow | Tombstone | None = await find(connection, cursor)
+    except RunNotFound:
+        row = None
+    if not isinstance(row, RunRow):
+        message = f"the cursor {cursor!r} is not the id of a run"
+        raise UsageError(message)
+    return row.created_at, row.id
+
+
+def _stored(at: datetime | None, what: str) -> int | None:
     if at is None:
         return None
+    if not isinstance(at, datetime):
+        message = f"{what} must be a datetime, not {at!r}"
+        raise InvalidValue(message)
     if at.tzinfo is None:
         message = f"the time {at.isoformat()} needs a time zone"
         raise UsageError(message, hint="use datetime.now(UTC), or .astimezone()")
@@ -266,7 +324,10 @@ def _stored(at: datetime | None) -> int | None:
 
 
 async def pages(connection: Connection, query: RunFilter, limit: int | None) -> AsyncIterator[RunInfo]:
-    """Iterate over a listing, a page at a time."""
+    """Iterate over a listing, a page at a time. Raises `InvalidValue` for a limit that is no number of runs."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        message = f"limit must be a whole number of at least 0, not {limit!r}"
+        raise InvalidValue(message)
     left = limit
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)

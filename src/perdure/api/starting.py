@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from perdure.model.write import Create, Existing, Failed
 from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
@@ -69,8 +68,11 @@ def start_digest(workflow: str, given: bytes, codec: Codec) -> int:
 
 def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     """Return tags as sorted pairs. Raises `UsageError`."""
-    if not tags:
+    if tags is None:
         return ()
+    if not isinstance(tags, Mapping):
+        message = f"tags must map text to text, not be {tags!r}"
+        raise InvalidValue(message)
     for key, value in tags.items():
         check_name(key, "a tag's name")
         check_name(value, f"the value of tag {key!r}")
@@ -93,6 +95,8 @@ def prepare(
     if type(priority) is not int or not -_PRIORITY <= priority < _PRIORITY:
         message = f"priority must be a whole number of 32 bits, not {priority!r}"
         raise InvalidValue(message)
+    if version is not None:
+        check_name(version, "a version")
     bound = (version or "0.0.0") if definition is None else definition.version
     if version is not None and version != bound:
         message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
@@ -148,6 +152,8 @@ async def _is_same_call(
         return False
     codec = connection.codec
     events: list[Event] = await connection.read(connection.store.load, found.id, 0, 1)
+    if not events:
+        return False  # purged since the create was refused
     try:
         args, kwargs = decode_call(definition.signature, events[0].input or b"{}", codec)
         given = encode_call(definition.signature, args, kwargs, codec)

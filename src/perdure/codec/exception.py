@@ -286,14 +286,18 @@ def _rebuild(node: dict[str, Any], where: tuple[str | None, str | None], depth: 
     for name in ("cause", "context"):
         if node.get(name) is not None and depth < _MOST_DEPTH:
             relative = _rebuild(_node(node[name]), where, depth + 1)
-            setattr(error, f"__{name}__", relative)
-    error.__suppress_context__ = bool(node.get("suppress"))
-    for note in _sequence(node, "notes"):
-        if isinstance(note, str):
-            BaseException.add_note(error, note)
+            _set(error, f"__{name}__", relative)
+    _set(error, "__suppress_context__", bool(node.get("suppress")))
+    notes = [note for note in _sequence(node, "notes") if isinstance(note, str)]
+    if notes:
+        _set(error, "__notes__", notes)
     if _text(node, "traceback"):
         vars(error)[TRACEBACK] = _text(node, "traceback")
     return error
+
+
+def _set(error: BaseException, name: str, value: object) -> None:
+    BaseException.__setattr__(error, name, value)  # Not setattr(): the class may refuse, as frozen dataclasses do.
 
 
 def _is_failure(error: BaseException) -> bool:
@@ -316,7 +320,7 @@ def _same_class(node: dict[str, Any], where: tuple[str | None, str | None], dept
         error: BaseException = base.__new__(cls, *args)
         base.__init__(error, *args)
         if not issubclass(cls, BaseExceptionGroup):
-            error.args = args
+            _set(error, "args", args)
         _restore(error, _mapping(node, "attributes"))
     except Exception:  # noqa: BLE001 - a class that needs more than was stored
         return None

@@ -138,6 +138,8 @@ class CallSignature:
         Raises:
             CodecError: The function's parameters are not those the call was stored for.
         """
+        if self._enough <= len(stored) <= len(self._positional) and tuple(stored) == self._positional[: len(stored)]:
+            return tuple(stored.values()), {}
         unknown = [name for name in stored if name not in self.hints]
         missing = [name for name in self.hints if name in self._required and name not in stored]
         if unknown or missing:

@@ -48,9 +48,6 @@ class Definition:
     def _check(self) -> None:
         function = self.function
         where = f"{self.noun} {self.name!r}"
-        if inspect.isclass(function):
-            message = f"a {self.noun} must be a function, not {function!r}"
-            raise UsageError(message)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             message = f"{where} is a generator; a {self.noun} returns its result"
             raise UsageError(message)

@@ -43,23 +43,20 @@ class Outcome(NamedTuple):
 class Execution(Requests):
     """A run's body, running on its own deterministic loop."""
 
-    logical_time: int
-    epoch: int
-    bridge: Any
     given_up: list[Operation]
     fresh: list[Operation]
+    cancel_requested: bool = False
+    cancel_reason: str = ""
+    timed_out: bool = False
+    outcome: Outcome | None = None
+    _root: RunTask | None = None
 
     def __init__(
         self, run_id: str, main: Callable[[], Coroutine[Any, Any, Any]], codec: Any, steps: Any, info: Any = None
     ) -> None:
         super().__init__(run_id, codec, steps, info)
-        self.cancel_requested: bool = False
-        self.cancel_reason: str = ""
-        self.timed_out: bool = False
-        self.outcome: Outcome | None = None
         self.warnings: list[str] = []
         self._main = main
-        self._root: RunTask | None = None
         self._answers: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._closing: set[int] = set()
 
@@ -117,7 +114,7 @@ class Execution(Requests):
             operation = self.unrecorded[0]
             if operation.id not in self._answers:
                 return
-            self.unrecorded.popleft()
+            del self.unrecorded[0]
             del self._pending[operation.id]
             operation.answer(*self._answers.pop(operation.id))
             self.turn()
@@ -127,7 +124,7 @@ class Execution(Requests):
         """Whether all deliveries have to wait, because an operation that is not recorded has no answer yet."""
         waiting = self.unrecorded
         while waiting and self._pending.get(waiting[0].id) is not waiting[0]:
-            self._answers.pop(waiting.popleft().id, None)
+            self._answers.pop(waiting.pop(0).id, None)
         return bool(waiting)
 
     def void(self, event: Event) -> None:
@@ -173,6 +170,8 @@ class Execution(Requests):
     def kill(self) -> None:
         """Unwind the body without a trace: every coroutine is closed in its own task's context."""
         self.dead = True
+        if self.outcome is not None:
+            return  # it has ended by itself: nothing is left to unwind
         tasks = [task for task in self.loop.tasks if not task.done()]
         for task in reversed(tasks):
             close_task(self.loop, task)

@@ -108,17 +108,18 @@ class Handle:
 class RunLoop(asyncio.AbstractEventLoop):
     """The loop of one run. Not thread-safe: one thread at a time drains it."""
 
+    _numbers: int = 0
+    _orphans: int = 0
+    _prune_at: int = 64
+
     def __init__(self, execution: Requests, run_id: str) -> None:
         self.execution: Any = execution
-        self.outer: asyncio.AbstractEventLoop | None = events._get_running_loop()  # noqa: SLF001 - asked once: it costs a system call
+        self.outer: asyncio.AbstractEventLoop | None = events._get_running_loop()  # noqa: SLF001 - asked once: slow
         """The loop from whose callbacks this one is made and drained; None for a thread without one."""
         self.salt: int = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
         self.generators: dict[int, AsyncGenerator[Any, Any]] = {}
-        self._numbers = 0
-        self._orphans = 0
-        self._prune_at = 64
 
     # -- what asyncio calls ------------------------------------------------------------------------------------
 

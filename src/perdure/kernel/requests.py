@@ -39,6 +39,15 @@ class Requests:
     """What a body asks for, until it is answered."""
 
     is_body = True
+    # What begins the same for every run stands here: runs are made by the thousand.
+    logical_time: int = 0
+    epoch: int = 0
+    claims: int = 0
+    live: bool = False
+    """False while the log is being replayed: nothing may start."""
+    dead: bool = False
+    bridge: Any = None
+    _random: Random | None = None
 
     def __init__(self, run_id: str, codec: Any, steps: Any, info: Any = None) -> None:
         self.run_id = run_id
@@ -46,20 +55,12 @@ class Requests:
         self.steps = steps
         self.info = info
         self.loop: RunLoop = make_loop(self, run_id)
-        self.logical_time: int = 0
-        self.epoch: int = 0
-        self.claims = 0
-        self.live = False
-        """False while the log is being replayed: nothing may start."""
-        self.dead = False
         self.failures: FailureTrail = FailureTrail()
-        self.bridge: Any = None
         self.given_up: list[Operation] = []
         self.fresh: list[Operation] = []
-        self.unrecorded: deque[Operation] = deque()
+        self.unrecorded: list[Operation] = []
         self._pending: dict[str, Operation] = {}
         self._abandoned: dict[str, tuple[str, str]] = {}
-        self._random: Random | None = None
 
     def check_alive(self) -> None:
         """Refuse every operation of a body that is being unwound."""

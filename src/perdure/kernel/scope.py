@@ -25,10 +25,9 @@ class StepScope:
     __slots__ = ("epoch", "number", "operation")
     is_body = False
 
-    def __init__(self, operation: StepOperation, number: int, epoch: int) -> None:
-        self.operation: StepOperation = operation
-        self.number: int = number
-        self.epoch: int = epoch
+    operation: StepOperation
+    number: int
+    epoch: int
 
     @property
     def run_id(self) -> str:

@@ -65,8 +65,8 @@ _NEUTRAL = frozenset({EventType.RUN_UNPARKED, EventType.RUN_RESUMED, EventType.R
 def count_deaths(recent: Sequence[Event]) -> int:
     """Count the claims at the end of a log after which nothing was recorded: workers that died of the run.
 
-    A claim that ended in an orderly hand-back is not a death; any progress, or a person's decision to let the run
-    go on, starts the count again.
+    A claim that ended in an orderly hand-back is not a death, unless the run was handed back because it was about to
+    end its worker; any progress, or a person's decision to let the run go on, starts the count again.
     """
     deaths, handed_back = 0, False
     for event in reversed(recent):
@@ -74,12 +74,18 @@ def count_deaths(recent: Sequence[Event]) -> int:
             deaths += not handed_back
             handed_back = False
         elif event.type in (EventType.RUN_RELEASED, EventType.RUN_WAITING):
-            handed_back = True
+            handed_back = fatal_reason(event) is None
         elif event.type == EventType.CANCEL_REQUESTED:
             continue
         else:
             break
     return deaths
+
+
+def fatal_reason(released: Event) -> str | None:
+    """Return what went wrong, if a run was handed back because of something that no worker would survive."""
+    facts = msgspec.json.decode(released.detail) if released.detail else {}
+    return str(facts.get("reason")) if facts.get("fatal") else None
 
 
 def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, commit_id: int) -> Claimed:
@@ -98,7 +104,7 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
     kind = EventType.RUN_PARKED if poison else EventType.RUN_CLAIMED
     after = next_status(before, kind)
     epoch = row.epoch + 1
-    reason = f"poison: {deaths} workers died of it in a row" if poison else None
+    reason = _poison(deaths, recent[-1]) if poison else None
     detail: dict[str, object] = {"worker": who.worker_id}
     if poison:
         detail |= {"reason": reason, "help": f"perdure retry {row.id}"}
@@ -110,3 +116,8 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
     change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
     append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
     return Claimed(row, append, recent, deaths, poison)
+
+
+def _poison(deaths: int, last: Event) -> str:
+    reason = fatal_reason(last) if last.type == EventType.RUN_RELEASED else None
+    return f"poison: {deaths} workers died of it in a row" + (f"; the last of {reason}" if reason else "")

@@ -58,7 +58,7 @@ class Owner(Protocol):
         """Pump from a plain callback."""
         ...
 
-    def hand_back(self, reason: str) -> None:
+    def hand_back(self, reason: str, *, fatal: bool = False) -> None:
         """Give the run to whoever claims it next."""
         ...
 
@@ -305,7 +305,9 @@ class Attempts:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
         self.running.pop(attempt.operation.id, None)
         if not self._abandoned:
-            self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}")
+            # A person's interrupt says nothing about the run; all else would happen again wherever it runs.
+            fatal = not isinstance(error, KeyboardInterrupt)
+            self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}", fatal=fatal)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 

@@ -177,12 +177,16 @@ def park_diverged(run: Departing, error: Diverged, log: Summary) -> None:
          requested=error.found)  # fmt: skip
 
 
-def release(run: Departing, kind: EventType, wake_at: int | None, reason: str | None = None) -> None:
-    """Give the run up in good order; it goes on at ``wake_at``, wherever."""
+def release(
+    run: Departing, kind: EventType, wake_at: int | None, reason: str | None = None, *, fatal: bool = False
+) -> None:
+    """Give the run up in good order; it goes on at ``wake_at``, wherever. A fatal reason counts as a worker's death."""
     detail: dict[str, Any] = {"wake_at": wake_at}
     if reason:
         detail["reason"] = reason
-    _leave(run, kind, detail=detail, wake_at=wake_at)
+    if fatal:
+        detail["fatal"] = True
+    _leave(run, kind, detail=detail, note=reason if fatal else None, wake_at=wake_at)
 
 
 def replace_unstorable(run: Departing, events: Sequence[Event], change: Change | None, error: Exception) -> None:

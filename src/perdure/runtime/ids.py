@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 
 def uuid7() -> str:
     """Return a new time-ordered UUID (RFC 9562, version 7) as text."""
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (time.time_ns() // 1_000_000) << 80 | random
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    digits = ((time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10)).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def is_uuid(text: str) -> bool:

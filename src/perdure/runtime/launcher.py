@@ -7,7 +7,6 @@ anything new.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.kernel.kinds.step import StepOperation
@@ -35,6 +34,10 @@ class Owner(Protocol):
     leaving: bool
     stopping: bool
 
+    def pump(self) -> None:
+        """Deliver what can be delivered and go on."""
+        ...
+
 
 class Launcher:
     """The port of one run's operations (`perdure.kernel.operation.Port`).
@@ -50,7 +53,7 @@ class Launcher:
     def __init__(self, run: Owner) -> None:
         self._run = run
         self._alarm = Alarm(run.host.loop, run.host.now, self._is_wanted, self.wake_due)
-        self.gated: deque[Operation] = deque()
+        self.gated: list[Operation] = []
         self.fetching: bool = False
         self.gate_seq: int = 0
 
@@ -104,12 +107,14 @@ class Launcher:
     def open_gate(self) -> None:
         """Start what has waited and need wait no longer."""
         run, gated = self._run, self.gated
-        while gated and not (run.leaving or run.stopping or self._is_shut()):
-            if self._must_wait(gated[0]):
-                return
-            operation = gated.popleft()
+        opened = 0
+        for operation in gated:
+            if run.leaving or run.stopping or self._is_shut() or self._must_wait(operation):
+                break
+            opened += 1
             if run.execution.pending.get(operation.id) is operation:
                 operation.start(self)
+        del gated[:opened]
 
     def start_attempt(self, event: Event) -> None:
         """Go on with a step whose failed attempt, or whose intent, is on record now."""
@@ -148,7 +153,7 @@ class Launcher:
         return self._alarm.next_due
 
     def wake_due(self) -> None:
-        """Record what is due by now."""
+        """Start or record what is due by now. A run that was idle is so no longer."""
         run = self._run
         if run.gone or run.leaving or run.tape.recorder.closed:
             return
@@ -158,6 +163,7 @@ class Launcher:
                 run.attempts.start(operation)
             else:
                 run.tape.record(operation.fired(now))
+        run.pump()
 
     def cancel(self) -> None:
         """Start nothing any more."""

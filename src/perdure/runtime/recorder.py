@@ -81,6 +81,10 @@ class Recorder:
             self._at = at
         event = sealed(self.run_id, seq, draft, at, self.epoch, self._ids.take(), self._chain)
         self._chain = event.chain
+        if self._append is None and change is None and consumed is None and not self._queue:  # nearly always
+            append = self._append = Append(self.run_id, (event,))
+            self._writer.submit(append, self)
+            return event
         self._queue.append(event)
         if consumed is not None:
             self._consumed.append(consumed)

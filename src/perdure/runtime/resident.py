@@ -44,6 +44,20 @@ class ResidentRun:
 
     definition: WorkflowDefinition
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    # What begins the same for every run stands here: runs are made by the thousand.
+    inbox_seen: int = 0
+    settled_in: bool = False
+    """Whether the database must already show this worker as the owner."""
+    idle: bool = False
+    gone: bool = False
+    leaving: bool = False
+    stopping: bool = False
+    replaced_at: int = 0
+    """Place of the last event that could not be stored and was replaced."""
+    _holds: int = 0
+    _live: bool = False
+    _pumping: bool = False
+    _replayed: history.Summary = history.FRESH
 
     def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail, given: bytes) -> None:
         self.host = host
@@ -55,19 +69,6 @@ class ResidentRun:
         self.tape: Tape = Tape(self.recorder)
         self.attempts: Attempts = Attempts(self)
         self.launcher: Launcher = Launcher(self)
-        self.inbox_seen: int = 0
-        self.settled_in = False
-        """Whether the database must already show this worker as the owner."""
-        self.idle: bool = False
-        self.gone: bool = False
-        self.leaving = False
-        self.stopping: bool = False
-        self.replaced_at = 0
-        """Place of the last event that could not be stored and was replaced."""
-        self._holds = 0
-        self._live = False
-        self._pumping = False
-        self._replayed = history.FRESH
 
     # -- coming and going ----------------------------------------------------------------------------------------
 
@@ -283,14 +284,15 @@ class ResidentRun:
     def evict(self) -> None:
         """Leave memory: the run waits in the database for its next wake-up."""
         under_way = self.tape.undelivered or self._held or self.launcher.fetching or self.recorder.busy
+        under_way = under_way or self.attempts.under_way
         if self.idle and not (self.leaving or self.recorder.closed or under_way):
             closing.release(self, EventType.RUN_WAITING, self.next_wake)
 
-    def hand_back(self, reason: str) -> None:
-        """Give the run to whoever claims it next, now."""
+    def hand_back(self, reason: str, *, fatal: bool = False) -> None:
+        """Give the run to whoever claims it next, now. A fatal reason counts like the death of this worker."""
         if not (self.gone or self.leaving or self.recorder.closed):
             self.attempts.abandon()
-            closing.release(self, EventType.RUN_RELEASED, self.host.now(), reason)
+            closing.release(self, EventType.RUN_RELEASED, self.host.now(), reason, fatal=fatal)
 
     def stop_starting(self) -> None:
         """Hand the run back as soon as no step of it is under way; start nothing more."""

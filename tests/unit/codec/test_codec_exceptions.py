@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from typing import Any, Self
 
 import pydantic
@@ -50,6 +51,11 @@ class Slotted(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
 
 
 class Failures(ExceptionGroup[Exception]):
@@ -152,6 +158,17 @@ def test_a_known_class_comes_back_with_its_state(original: Exception) -> None:
     names = ("errno", "filename", "name", "path", "msg", "lineno", "value", "code", "start", "reason")
     for name in names:
         assert getattr(error, name, None) == getattr(original, name, None)
+
+
+def test_a_class_that_refuses_new_attributes_comes_back() -> None:
+    original = Frozen(3)
+    BaseException.__setattr__(original, "__notes__", ["noted"])
+    BaseException.__setattr__(original, "__cause__", Frozen(4))
+    back = decode_exception(encode_exception(original, plain), plain)
+    assert type(back) is Frozen
+    assert (back.code, back.args, back.__notes__) == (3, (3,), ["noted"])
+    assert isinstance(back.__cause__, Frozen)
+    assert back.__cause__.code == 4
 
 
 def test_an_exception_with_state_in_foreign_code_is_a_step_failure() -> None:

@@ -75,7 +75,7 @@ class StepOperation(Operation):
 
     def settle(self, event: Event) -> None:
         if event.type == EventType.STEP_COMPLETED:
-            self.answer(event.payload, None)
+            self.future.set_result(self.run.codec.decode(event.payload or b"", self.definition.signature.returns))
             return
         error = self._error(event.payload or b"")
         self.run.failures.sign(error, event.seq, self.id)
