@@ -89,9 +89,9 @@ class Store(Protocol):
 
         Atomic: all writes answered with `Committed` are in one transaction, durable on return. Idempotent: an
         append or create that is already there with the same ``commit_id`` is answered with `Committed`. Later writes
-        of a run in the same batch see the earlier ones. Once an append of a run is refused, all later appends of that
-        run in the batch are, even where their place is free: they build on what was refused. Behind a refused create
-        an append is judged by its chain: the owner of the run that is there may go on in the same batch.
+        of a run in the same batch see the earlier ones. Behind a refused create or append of a run, an
+        append is accepted only if its chain continues the log that is there: what builds on a refused write is
+        refused too, even where its place is free.
 
         Args:
             batch: writes, applied in order.

@@ -31,6 +31,11 @@ class ReadingContract(Contract):
         assert store.inbox("nothing") == []
         assert store.list(RunFilter()) == []
 
+    def test_an_id_that_cannot_be_stored_is_not_there(self, store: Store) -> None:
+        assert store.get("\ud800") is None
+        assert store.load("\ud800") == []
+        assert store.inbox("\ud800") == []
+
     def test_a_log_is_read_from_any_place_in_order(self, store: Store) -> None:
         author = running(store)
         accept(store, author.step(events=8))
