@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from perdure.errors import StoreCorrupt, StoreError, UsageError
 from perdure.model.claim import ClaimRequest
 from perdure.model.write import COMMITTED
 from perdure.store.base import Store, StoreOptions, open_store
-from perdure.store.sqlite import clock
+from perdure.store.sqlite import batch, clock
 from perdure.testing.author import Author, claims_for, worker
 
 
@@ -121,3 +122,52 @@ def test_a_machine_without_a_boot_id_is_told_apart_by_itself(monkeypatch: pytest
     monkeypatch.setattr(Path, "read_text", missing)
     assert clock.this_machine().boot_id.startswith("node-")
     assert clock.this_machine().boot_id == clock.this_machine().boot_id
+
+
+@pytest.fixture
+def three(path: Path) -> Iterator[Store]:
+    """A store with a run of three events, whose triggers that guard the log are gone."""
+    store = open_store(f"sqlite:///{path}", StoreOptions())
+    store.open()
+    author = Author("run-1", store.now())
+    assert store.commit([author.create(), author.claimed("w1"), author.step()]) == [COMMITTED] * 3
+    connection = apsw.Connection(str(path))
+    connection.execute("drop trigger event_log_no_delete; drop trigger event_log_no_update")
+    connection.close()
+    yield store
+    store.close()
+
+
+def test_a_log_is_not_read_past_its_damage(three: Store, path: Path) -> None:
+    assert [event.seq for event in three.load("run-1", 2)] == [3]
+    connection = apsw.Connection(str(path))
+    connection.execute("delete from event_log where seq = 2")
+    connection.close()
+    with pytest.raises(StoreCorrupt, match="of the log is damaged or missing"):
+        three.load("run-1", 2)
+
+
+def test_what_is_known_of_tails_is_bounded(three: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_MOST_TAILS", 2)
+    authors = [Author(f"more-{n}", three.now()) for n in range(5)]
+    for author in authors:
+        assert three.commit([author.create(), author.claimed("w1")]) == [COMMITTED] * 2
+    assert three.commit([author.step() for author in authors]) == [COMMITTED] * 5
+
+
+@pytest.mark.parametrize("denied, complaint", [(os.R_OK, "not readable by this user"), (os.W_OK, "read-only for this")])
+def test_rights_are_checked_before_a_file_is_touched(
+    path: Path, monkeypatch: pytest.MonkeyPatch, denied: int, complaint: str
+) -> None:
+    path.touch(0o600)
+    monkeypatch.setattr(os, "access", lambda place, mode: not mode & denied or Path(place) != path)
+    with pytest.raises(UsageError, match=complaint):
+        open_store(f"sqlite:///{path}", StoreOptions()).open()
+    assert path.read_bytes() == b""
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != path.parent)
+    with pytest.raises(UsageError, match="is not writable"):
+        open_store(f"sqlite:///{path}", StoreOptions()).open()
+    assert list(path.parent.iterdir()) == []
