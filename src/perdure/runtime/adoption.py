@@ -33,8 +33,8 @@ class Adoption:
     __slots__ = ("future", "worker")
 
     def __init__(self, worker: Adopter, future: asyncio.Future[Outcome]) -> None:
-        self.worker = worker
-        self.future = future
+        self.worker: Adopter = worker
+        self.future: asyncio.Future[Outcome] = future
 
     def settled(self, write: Create, outcome: Outcome) -> None:
         """Begin to execute, then tell the caller of the start."""
