@@ -26,8 +26,8 @@ class Adoption:
     __slots__ = ("future", "parent")
 
     def __init__(self, parent: Parent, future: asyncio.Future[Outcome]) -> None:
-        self.parent = parent
-        self.future = future
+        self.parent: Parent = parent
+        self.future: asyncio.Future[Outcome] = future
 
     def settled(self, write: Create, outcome: Outcome) -> None:
         """Take the writer's answer."""
