@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import PerdureError
+from perdure.model.claim import ClaimRequest
 from perdure.model.event import Event
 from perdure.model.filter import RunFilter
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import SqliteStore
-from perdure.testing.author import Author
+from perdure.testing.author import Author, claims_for, worker
 
 RUNS = [f"run-{n}" for n in range(5)]
 
@@ -111,6 +112,37 @@ def test_a_flipped_bit_never_makes_a_wrong_log(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_flipped_bit_in_any_byte_never_makes_a_wrong_log(tmp_path: Path) -> None:
     print(flips(tmp_path / "runs.db", None))
+
+
+DAMAGES = {
+    "no log": "delete from event_log where run_no = 2",
+    "a text that is no text": "update event_log set type = cast(x'ff' as text) where run_no = 2",
+    "a row that contradicts its log": "update event_log set seq = 2 where run_no = 2",
+    "a damaged row": "update run set epoch = 7 where no = 2",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_run_keeps_no_other_from_being_claimed(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened(tmp_path / "runs.db")
+    now = store.now()
+    for n, run_id in enumerate(RUNS):
+        store.commit([Author(run_id, now).create(wake_at=now + n)])
+    store.register(worker("w1", now))
+    assert isinstance(store.inner, SqliteStore)
+    connection = store.inner._opened().writer
+    connection.execute("drop trigger event_log_no_update; drop trigger event_log_no_delete")
+    connection.execute(damage)
+    claimed: list[str] = []
+    for _ in range(4):
+        found = store.claim(ClaimRequest("w1", ("default",), ("order",), 2), claims_for("w1")) or []
+        claimed += [one.row.id for one in found]
+    store.close()
+    assert set(claimed) >= set(RUNS) - {"run-1"}
+    if "run-1" not in claimed:
+        assert [record.getMessage()[:11] for record in caplog.records] == ["run 'run-1'"]
 
 
 @pytest.mark.parametrize("kind", ["cut", "zeroed", "swapped", "doubled"])

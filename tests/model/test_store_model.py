@@ -249,7 +249,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.sqlite.load(run_id) == self.oracle.load(run_id)
             assert self.sqlite.inbox(run_id) == self.oracle.inbox(run_id)
         assert self.sqlite.list(RunFilter()) == self.oracle.list(RunFilter())
-        expected, found = self.oracle.stats(), self.sqlite.stats()
+        # The facts are each one's own.
+        expected, found = (store.stats()._replace(facts=()) for store in (self.oracle, self.sqlite))
         assert found._replace(waiting=tuple(sorted(found.waiting))) == expected
         for worker_id in WORKERS:
             assert self.sqlite.owned(worker_id) == self.oracle.owned(worker_id)

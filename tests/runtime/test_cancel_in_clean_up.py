@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 import perdure
 
 released: list[str] = []
+cleaning = threading.Event()
 
 
 @perdure.step
@@ -28,18 +29,20 @@ async def tidy() -> None:
     try:
         await work()
     finally:
+        cleaning.set()
         await release()
 
 
 async def test_what_was_asked_for_before_the_cancel_came_in_has_begun(tmp_db: str) -> None:
     released.clear()
+    cleaning.clear()
     async with perdure.Engine(tmp_db, [tidy]) as engine:
         store: Any = engine._store
         inbox = store.inbox
 
         def slowly(run_id: str) -> Any:
             messages = inbox(run_id)
-            time.sleep(0.4)  # on the reading thread: the step ends meanwhile, and the body goes on to its clean-up
+            cleaning.wait(5)  # on the reading thread: the step ends meanwhile, and the body goes on to its clean-up
             return messages
 
         store.inbox = slowly

@@ -115,7 +115,7 @@ async def test_what_was_claimed_by_a_life_that_is_over_does_not_begin(tmp_db: st
         create = author.create(workflow="quick")
         decide = claims_for("another life")
         claimed = decide(create.row, create.events, engine._store.now())
-        worker.adopt(create)
+        worker.created(create, recorded=True)
         await worker._take(claimed)
         worker._park_corrupt(claimed, perdure.StoreCorrupt("damaged"))
         assert not worker.host.runs

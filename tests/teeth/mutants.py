@@ -147,4 +147,39 @@ MUTANTS = (
         "self.logical_time = event.at", "self.logical_time = self.logical_time or event.at",
         "tests/runtime/test_logical_time.py::test_a_sleep_at_the_very_start_of_a_body_lasts_as_long_as_it_says",
     ),
+    Mutant(
+        "an append may skip a place of the log", "store/sqlite/batch.py",
+        "if unsure:\n        _check_gap(connection, unsure)", "pass",
+        f"{_STORES}::test_an_append_that_skips_a_place_is_refused[sqlite]",
+    ),
+    Mutant(
+        "what was rolled back is taken for recorded", "store/sqlite/engine.py",
+        "self._own_version = -1\n        self._tails.clear()\n\n    def _agree", "self._own_version = -1\n\n    def _agree",
+        "tests/store/sqlite/test_commit.py::test_what_was_rolled_back_is_not_taken_for_recorded",
+    ),
+    Mutant(
+        "a failed COMMIT is believed to have failed", "store/sqlite/settle.py",
+        "== [(last.commit_id,)]", "== []",
+        "tests/store/sqlite/test_commit.py::test_a_commit_that_failed_but_happened_is_found",
+    ),
+    Mutant(
+        "a refused append lets those behind it through", "store/sqlite/settle.py",
+        "if write.run_id in self._doubtful and not self._continues(write):", "if False:",
+        f"{_STORES}::test_an_append_behind_a_refused_create_is_refused[sqlite]",
+    ),
+    Mutant(
+        "a file that another machine took is written on", "store/sqlite/engine.py",
+        "if boot_id != self._machine.boot_id:", "if False:",
+        "tests/store/sqlite/test_opening.py::test_a_file_that_another_machine_took_is_written_no_more",
+    ),
+    Mutant(
+        "the clock follows a base that went back", "store/sqlite/clock.py",
+        "floor = 0 if base > self._state[0] else self.now() + _SLACK_US", "floor = 0",
+        "tests/store/sqlite/test_clock.py::test_a_handle_never_goes_back_when_the_base_does",
+    ),
+    Mutant(
+        "a damaged log is read", "store/sqlite/listing.py",
+        "broken = _broken(run_id, events, skip=skip)", "broken = None",
+        "tests/store/sqlite/test_commit.py::test_a_log_that_was_tampered_with_is_not_read",
+    ),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.api.reading import find, possible, row_and_log
+from perdure.codec.exception import read_failure
 from perdure.errors import RunNotFound, UsageError
 from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
@@ -80,7 +81,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
 
     Raises:
         RunNotFound: no such run, or purged.
-        UsageError: the run is neither failed nor parked.
+        UsageError: the run is neither failed nor parked, or it failed because its time limit was over.
     """
     row, events = await row_and_log(connection, run_id)
     if row.status == Status.PARKED:
@@ -88,6 +89,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
         told = f"run {run_id} goes on where it was parked"
     elif row.status == Status.FAILED:
         failed = next(event for event in reversed(events) if event.type == EventType.RUN_FAILED)
+        _check_time_left(connection, run_id, failed)
         facts = msgspec.json.decode(failed.detail) if failed.detail else {}
         detail = _detail(actor, reason, failed_seq=failed.seq, **facts)
         outcome = await _append(connection, row, EventType.RUN_REOPENED, detail, connection.store.now())
@@ -99,6 +101,12 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
         message = f"run {run_id!r} was changed by somebody else meanwhile"
         raise UsageError(message, hint="look at it again", run_id=run_id)
     return told
+
+
+def _check_time_left(connection: Connection, run_id: str, failed: Event) -> None:
+    if read_failure(failed.payload or b"", connection.codec).type_name.endswith("RunTimedOut"):
+        message = f"run {run_id!r} ended because its time was over, which a retry cannot give back"
+        raise UsageError(message, run_id=run_id, hint="start it again under another id")
 
 
 def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:

@@ -80,6 +80,7 @@ class Engine:
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -112,14 +113,40 @@ class Engine:
         return self
 
     async def close(self) -> None:
-        """Stop the worker in good order and let go of the database. May be called twice."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if self._worker is not None:
-            await self._worker.stop(self._settings.grace_us / 1_000_000)
-            self._worker = None
-        await connection.close()
+        """Stop the worker in good order and let go of the database. May be called twice.
+
+        A cancellation does not stop it half-way: it only ends the wait for steps in flight.
+
+        Raises:
+            UsageError: this is not the event loop the engine was opened on.
+        """
+        connection, worker = self._connection, self._worker
+        if connection is not None and connection.loop is not asyncio.get_running_loop():
+            message = "the engine was opened on another event loop"
+            raise UsageError(message, hint="close it where it was opened")
+        if connection is not None:
+            self._connection = self._worker = None
+            self._closing = asyncio.create_task(self._let_go(connection, worker), name="perdure-close")
+        closing = self._closing
+        cancelled: asyncio.CancelledError | None = None
+        while closing is not None and not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                if cancelled is not None:
+                    closing.cancel()  # asked twice: leave without handing back
+                cancelled = error
+                if worker is not None:
+                    worker.stop_by = 0.0
+        if cancelled is not None:
+            raise cancelled
+
+    async def _let_go(self, connection: Connection, worker: Worker | None) -> None:
+        try:
+            if worker is not None:
+                await worker.stop(self._settings.grace_us / 1_000_000)
+        finally:
+            await connection.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -94,13 +94,12 @@ class Health:
 async def health(connection: Connection) -> Health:
     """Return the state of a database. Only reads."""
     stats: StoreStats = await connection.read(connection.store.stats)
-    facts: tuple[Fact, ...] = await connection.read(connection.store.facts)
     query = RunFilter(statuses=(Status.PARKED,), limit=MOST_PARKED)
     parked: list[RunRow] = await connection.read(connection.store.list, query)
     now = connection.store.now()
     workers = tuple(_worker(row, now) for row in stats.workers)
     return Health(
-        facts=(*facts, _clock(now)), runs=stats.runs, workers=workers,
+        facts=(*stats.facts, _clock(now)), runs=stats.runs, workers=workers,
         unserved=tuple(_unserved(one, now) for one in stats.waiting if not _served(workers, one)),
         parked=tuple(map(to_info, parked)),
     )  # fmt: skip

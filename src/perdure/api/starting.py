@@ -106,6 +106,9 @@ def prepare(
     now = connection.store.now()
     wake_at = now + (0 if delay is None else microseconds(delay, "delay"))
     deadline = None if timeout is None else now + microseconds(timeout, "timeout")
+    if deadline is not None and deadline <= wake_at:
+        message = f"timeout ({timeout!r}) must be longer than delay ({delay or 0!r}): the run could never begin in time"
+        raise InvalidValue(message)
     started = Draft(EventType.RUN_STARTED, now, state=_PENDING, input=given)
     drafts: tuple[Draft, ...] = (started,)
     status, owner, epoch = Status.PENDING, None, 0

@@ -7,6 +7,7 @@ its signature is written a second time, so that type checkers and editors know i
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
@@ -80,12 +81,14 @@ class SyncEngine:
         self.engine: Engine = Engine(url, workflows, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = 0
 
     def open(self) -> Self:
         """Start the engine on a thread of its own; see `Engine.open`."""
         if self._loop is not None:
             message = "the engine is open already"
             raise UsageError(message)
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="perdure-engine", daemon=True)
         self._thread.start()
@@ -101,6 +104,9 @@ class SyncEngine:
         if self._loop is not None:
             try:
                 self.wait(self.engine.close())
+            except KeyboardInterrupt:
+                self.wait(self.engine.close())  # the first one goes on, and no longer waits for steps in flight
+                raise
             finally:
                 self._stop_loop()
 
@@ -114,8 +120,13 @@ class SyncEngine:
         """Run a coroutine on the engine's loop and wait for it.
 
         Raises:
-            UsageError: the engine is not open, or this is its own thread, which must not wait for itself.
+            UsageError: the engine is not open, or not in this process, or this is its own thread, which must not wait
+                for itself.
         """
+        if self._loop is not None and self._process != os.getpid():
+            coroutine.close()
+            message = "the engine was opened before a fork and cannot be used in the child"
+            raise UsageError(message, hint="open it after the fork")
         if self._loop is None or threading.current_thread() is self._thread:
             coroutine.close()
             message = "the engine is not open" if self._loop is None else "a blocking call on the engine's own thread"

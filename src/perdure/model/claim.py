@@ -59,9 +59,6 @@ class Claimed(NamedTuple):
     parked: bool
 
 
-_NEUTRAL = frozenset({EventType.RUN_UNPARKED, EventType.RUN_RESUMED, EventType.RUN_REOPENED})
-
-
 def count_deaths(recent: Sequence[Event]) -> int:
     """Count the claims at the end of a log after which nothing was recorded: workers that died of the run.
 
@@ -75,8 +72,8 @@ def count_deaths(recent: Sequence[Event]) -> int:
             handed_back = False
         elif event.type in (EventType.RUN_RELEASED, EventType.RUN_WAITING):
             handed_back = fatal_reason(event) is None
-        elif event.type == EventType.CANCEL_REQUESTED:
-            continue
+        elif event.type in (EventType.CANCEL_REQUESTED, EventType.STEP_HEARTBEAT):
+            continue  # neither takes the run any further
         else:
             break
     return deaths

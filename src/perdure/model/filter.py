@@ -34,6 +34,16 @@ class QueueStats(NamedTuple):
     oldest_wake_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something about a database, as ``doctor`` shows it."""
+
+    name: str
+    value: str
+    problem: str = ""
+    """What is wrong with it, and what to do; empty if nothing is."""
+
+
 class StoreStats(NamedTuple):
     """Counts for ``doctor`` and metrics."""
 
@@ -43,13 +53,5 @@ class StoreStats(NamedTuple):
     """Due and unowned runs by queue and workflow."""
     workers: tuple[WorkerRow, ...]
     """Known workers, by id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something about a database, as ``doctor`` shows it."""
-
-    name: str
-    value: str
-    problem: str = ""
-    """What is wrong with it, and what to do; empty if nothing is."""
+    facts: tuple[Fact, ...]
+    """What this database really is: settings given, file, schema; and what is wrong with it."""

@@ -173,12 +173,20 @@ class Attempts:
                 value, error = await self._timed(attempt, timeout_us)
         except asyncio.CancelledError as raised:
             error = raised
+            if self._is_cancelled_from_outside(attempt):
+                self._fatal(attempt, raised)
+                return
         except BaseException as raised:  # noqa: BLE001 - a step may fail in any way; it is recorded
             if is_fatal(raised):
                 self._fatal(attempt, raised)
                 return
             error = raised
         self._ended(attempt, value, error)
+
+    def _is_cancelled_from_outside(self, attempt: Attempt) -> bool:
+        """Whether somebody cancelled the step's task who is not its run: the loop, as the process ends."""
+        task = asyncio.current_task()
+        return not (attempt.given_up or self._abandoned) and task is not None and task.cancelling() > 0
 
     async def _timed(self, attempt: Attempt, timeout_us: int) -> tuple[Any, BaseException | None]:
         operation = attempt.operation

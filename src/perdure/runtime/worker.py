@@ -19,7 +19,7 @@ from perdure.model.claim import Claimant, Claimed, ClaimRequest, decide
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import EventType, Status
-from perdure.model.write import Committed
+from perdure.runtime.adoption import Adoption
 from perdure.runtime.closing import park
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
@@ -58,6 +58,8 @@ class Worker:
         self.lease: Lease = Lease(host.store, self.id, host.settings.lease_us)
         self.running: bool = False
         self.stopping: bool = False
+        self.stop_by: float = float("inf")
+        """When steps in flight are no longer waited for; may be brought forward while it stops."""
         self._rejoining: asyncio.Task[None] | None = None
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
@@ -106,13 +108,21 @@ class Worker:
         if not self.running:
             return
         self.running, self.stopping = False, True
+        self.stop_by = min(self.stop_by, boot_time() + grace_s)
+        try:
+            await self._leave_in_order()
+        finally:  # whatever happens, it must not seem alive: others wait for its runs
+            self.lease.stop()
+            self.host.threads.close(1.0)
+
+    async def _leave_in_order(self) -> None:
         for service in self._services:
             await service.stop()
         if self._rejoining is not None:
             self._rejoining.cancel()
         under_way = [task for task in (self._claiming, self._rejoining) if task is not None]
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._drain(grace_s)
+        await self._drain()
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
         deadline = boot_time() + 5
@@ -121,12 +131,10 @@ class Worker:
         for run in list(self.host.runs.values()):
             run.drop("it could not be handed back")
         await self._say_goodbye()
-        self.host.threads.close(1.0)
 
-    async def _drain(self, grace_s: float) -> None:
+    async def _drain(self) -> None:
         """Wait for steps in flight; runs without any are handed back at once."""
-        deadline = boot_time() + grace_s
-        while boot_time() < deadline and self.host.writer.crash is None and not self.lease.lost:
+        while boot_time() < self.stop_by and self.host.writer.crash is None and not self.lease.lost:
             for run in list(self.host.runs.values()):
                 run.stop_starting()
             if not self.host.runs:
@@ -170,17 +178,15 @@ class Worker:
         future: asyncio.Future[Outcome] = self.host.loop.create_future()
         self.host.reserved += 1
         self._on_the_way.add(create.row.id)
-        self.host.writer.submit(create, _Adoption(self, future))
+        self.host.writer.submit(create, Adoption(self, future))
         return future
 
-    def adopt(self, create: Create) -> None:
-        """Execute a run this worker has just created and claimed."""
-        if self._is_ours(create.row.owner):
+    def created(self, create: Create, *, recorded: bool) -> None:
+        """Execute a run this worker has just created and claimed; or forget it, if it was there already."""
+        self.host.reserved -= 1
+        self._on_the_way.discard(create.row.id)
+        if recorded and self._is_ours(create.row.owner):
             self._reside(create.row, 1, create.events)
-
-    def arrived(self, run_id: str) -> None:
-        """Note that a run is no longer on its way to here."""
-        self._on_the_way.discard(run_id)
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -379,22 +385,3 @@ class Worker:
             run.settled_in = True
         if self._claiming is None:
             self._returns.reconcile(owned, self._on_the_way | self.host.runs.keys())
-
-
-class _Adoption:
-    """Waits for the record of a run that its creator executes."""
-
-    __slots__ = ("future", "worker")
-
-    def __init__(self, worker: Worker, future: asyncio.Future[Outcome]) -> None:
-        self.worker = worker
-        self.future = future
-
-    def settled(self, write: Create, outcome: Outcome) -> None:
-        """Begin to execute, then tell the caller of the start."""
-        self.worker.host.reserved -= 1
-        self.worker.arrived(write.row.id)
-        if not self.future.done():
-            self.future.set_result(outcome)
-        if type(outcome) is Committed:
-            self.worker.adopt(write)

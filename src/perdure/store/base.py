@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
 
@@ -66,10 +66,10 @@ class StoreOptions(NamedTuple):
 class Store(Protocol):
     """One database. Every method may raise `StoreUnavailable` (try again later) or `StoreCorrupt`."""
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like. Constant."""
-        ...
+    capabilities: Capabilities
+    """What this backend is like. Constant."""
+    now: Callable[[], int]
+    """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.
@@ -84,18 +84,14 @@ class Store(Protocol):
         """Release everything. May be called twice, and before `open`."""
         ...
 
-    def now(self) -> int:
-        """Return the database's clock in microseconds. Never goes back within a process; costs no round trip."""
-        ...
-
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order.
 
         Atomic: all writes answered with `Committed` are in one transaction, durable on return. Idempotent: an
         append or create that is already there with the same ``commit_id`` is answered with `Committed`. Later writes
-        of a run in the same batch see the earlier ones. Once an append of a run is refused, all later appends of that
-        run in the batch are, even where their place is free: they build on what was refused. Behind a refused create
-        an append is judged by its chain: the owner of the run that is there may go on in the same batch.
+        of a run in the same batch see the earlier ones. Behind a refused create or append of a run, an
+        append is accepted only if its chain continues the log that is there: what builds on a refused write is
+        refused too, even where its place is free.
 
         Args:
             batch: writes, applied in order.
@@ -166,11 +162,7 @@ class Store(Protocol):
         ...
 
     def stats(self) -> StoreStats:
-        """Count what there is."""
-        ...
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what this database really is: settings given, file, schema; and what is wrong with it."""
+        """Count what there is, and say what this database really is and what is wrong with it. For people."""
         ...
 
     def change_count(self) -> int:

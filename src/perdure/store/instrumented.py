@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, Store
@@ -33,6 +33,7 @@ class Instrumented:
 
     def __init__(self, inner: Store, translate: Callable[[Exception], Exception | None] | None = None) -> None:
         self.inner = inner
+        self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self._translate = translate
         self._counts: dict[str, list[float]] = {}
@@ -53,11 +54,6 @@ class Instrumented:
             counted[f"{name}_calls"] = calls
             counted[f"{name}_seconds"] = seconds
         return counted
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the backend is like."""
-        return self.inner.capabilities
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """See `perdure.store.base.Store.commit`."""
@@ -140,10 +136,6 @@ class Instrumented:
     def stats(self) -> StoreStats:
         """See `perdure.store.base.Store.stats`."""
         return self._call("stats", self.inner.stats)
-
-    def facts(self) -> tuple[Fact, ...]:
-        """See `perdure.store.base.Store.facts`."""
-        return self._call("facts", self.inner.facts)
 
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`."""

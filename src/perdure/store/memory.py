@@ -68,6 +68,7 @@ class MemoryStore:
     """Dictionaries under a lock."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self.capabilities: Capabilities = _CAPABILITIES
         self.now: Callable[[], int] = clock or system_clock()
         self._lock = threading.RLock()
         self._is_open = False
@@ -77,11 +78,6 @@ class MemoryStore:
         self._tombstones: dict[str, Tombstone] = {}
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like."""
-        return _CAPABILITIES
 
     def open(self) -> None:
         """Allow use."""
@@ -101,35 +97,32 @@ class MemoryStore:
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply each write by itself.
 
-        Behind a refused append of its run an append is refused too; behind a refused create it has to show that it
-        builds on the run that is there.
+        Behind a refused create or append of its run an append has to show that it builds on the log that is there.
         """
         self._check()
         if not self._lock.acquire(blocking=block):
             return None
         try:
-            broken: dict[str, bool] = {}  # run id to whether an append of it was refused, not just a create
+            doubtful: set[str] = set()
             outcomes = []
             for write in batch:
                 try:
-                    outcome = self._write(write, broken)
+                    outcome = self._write(write, doubtful)
                 except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
-                if outcome is not COMMITTED and isinstance(write, Append):
-                    broken[write.run_id] = True
-                elif outcome is not COMMITTED and isinstance(write, Create):
-                    broken.setdefault(write.row.id, False)
+                if outcome is not COMMITTED and isinstance(write, Append | Create):
+                    doubtful.add(write.run_id if isinstance(write, Append) else write.row.id)
                 outcomes.append(outcome)
             return outcomes
         finally:
             self._lock.release()
 
-    def _write(self, write: Write, broken: dict[str, bool]) -> Outcome:
+    def _write(self, write: Write, doubtful: set[str]) -> Outcome:
         match write:
             case Create():
                 return self._create(write)
             case Append():
-                return self._append(write, broken)
+                return self._append(write, doubtful)
             case Send():
                 return self._send(write.message)
             case Purge():
@@ -151,7 +144,7 @@ class MemoryStore:
         self._tags[row.id] = set(write.tags)
         return COMMITTED
 
-    def _append(self, write: Append, broken: dict[str, bool]) -> Outcome:
+    def _append(self, write: Append, doubtful: set[str]) -> Outcome:
         row = self._runs.get(write.run_id)
         if row is None:
             return Conflict(None)
@@ -159,9 +152,9 @@ class MemoryStore:
         tail = len(log)
         if last.seq <= tail and all(log[one.seq - 1].commit_id == one.commit_id for one in (first, last)):
             return COMMITTED
-        if first.seq != tail + 1 or broken.get(write.run_id):
+        if first.seq != tail + 1:
             return Conflict(tail)
-        if write.run_id in broken and broken_link(write.run_id, tail_of(log[-1]), write.events) is not None:
+        if write.run_id in doubtful and broken_link(write.run_id, tail_of(log[-1]), write.events) is not None:
             return Conflict(tail)
         change = write.change
         if change is not None:
@@ -232,7 +225,7 @@ class MemoryStore:
             )  # stable: then oldest first
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
             for one in claimed:
-                outcome = self._append(one.append, {})
+                outcome = self._append(one.append, set())
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)
@@ -343,11 +336,7 @@ class MemoryStore:
                     due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
             workers = tuple(worker for _, worker in sorted(self._workers.items()))
-            return StoreStats(runs, waiting, workers)
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return that nothing here outlives the process."""
-        return (Fact("store", "memory: gone with the process"),)
+            return StoreStats(runs, waiting, workers, (Fact("store", "memory: gone with the process"),))
 
     def change_count(self) -> int:
         """Nobody else can write here."""

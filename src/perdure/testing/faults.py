@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, Store
@@ -84,6 +84,7 @@ class FaultyStore:
         only: Iterable[str] = WRITING | READING,
     ) -> None:
         self.inner = inner
+        self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.at = at
         self.fault = fault
@@ -99,11 +100,6 @@ class FaultyStore:
     def boundaries(self) -> int:
         """How many boundaries there were so far."""
         return len(self.trace)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the wrapped store is like."""
-        return self.inner.capabilities
 
     def _cross(self, name: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if name not in self._only:
@@ -188,10 +184,6 @@ class FaultyStore:
     def stats(self) -> StoreStats:
         """See `perdure.store.base.Store.stats`."""
         return self._cross("stats", self.inner.stats)
-
-    def facts(self) -> tuple[Fact, ...]:
-        """See `perdure.store.base.Store.facts`. Not a boundary: it is for people."""
-        return self.inner.facts()
 
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`. Not a boundary: it says nothing that must be believed."""

@@ -191,19 +191,24 @@ def test_a_log_that_was_tampered_with_is_not_read(store: Store, path: Path, stat
 
 
 class LostCommit:
-    """Let COMMITs end in an error of the disk, before or after they are done."""
+    """A connection whose next COMMIT ends in an error of the disk, before or after it is done."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, done: bool) -> None:
+    def __init__(self, store: Store, *, done: bool) -> None:
         self.hits = 0
+        self.done = done
+        session = session_of(store)
+        self.inner = session.writer
+        session.writer = self  # type: ignore[assignment]
 
-        def commit(session: Session) -> bool:
-            self.hits += 1
-            session.writer.execute("commit" if done else "rollback")
-            session.reopen()
-            monkeypatch.undo()
-            return False
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
 
-        monkeypatch.setattr(Session, "commit", commit)
+    def execute(self, statement: str, *values: object) -> object:
+        if statement != "commit":
+            return self.inner.execute(statement, *values)  # type: ignore[arg-type]
+        self.hits += 1
+        self.inner.execute("commit" if self.done else "rollback")
+        raise apsw.IOError
 
 
 def batches(author: Author, other: Author) -> dict[str, list[Write]]:
@@ -218,24 +223,22 @@ def batches(author: Author, other: Author) -> dict[str, list[Write]]:
 
 
 @pytest.mark.parametrize("kind", ["append", "change", "create", "send", "mixed", "purge"])
-def test_a_commit_that_failed_but_happened_is_found(store: Store, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_commit_that_failed_but_happened_is_found(store: Store, kind: str) -> None:
     author, other = running(store, "run-1"), running(store, "run-2")
     store.commit([other.completed()])
     batch = batches(author, other)[kind]
-    lost = LostCommit(monkeypatch, done=True)
+    lost = LostCommit(store, done=True)
     assert store.commit(batch) == [COMMITTED] * len(batch)
     assert lost.hits == 1
     assert store.commit([author.stale().step()]) in ([COMMITTED], [Conflict(3)])
 
 
 @pytest.mark.parametrize("kind", ["append", "change", "create", "mixed", "purge"])
-def test_a_commit_that_failed_and_did_not_happen_is_known_not_to(
-    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_commit_that_failed_and_did_not_happen_is_known_not_to(store: Store, kind: str) -> None:
     author, other = running(store, "run-1"), running(store, "run-2")
     store.commit([other.completed()])
     batch = batches(author, other)[kind]
-    lost = LostCommit(monkeypatch, done=False)
+    lost = LostCommit(store, done=False)
     with pytest.raises(StoreUnavailable, match="nothing was recorded") as caught:
         store.commit(batch)
     assert lost.hits == 1
@@ -243,19 +246,35 @@ def test_a_commit_that_failed_and_did_not_happen_is_known_not_to(
     assert store.commit(batch) == [COMMITTED] * len(batch)
 
 
-def test_a_lone_message_that_is_not_found_may_have_been_taken_in(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_rolled_back_is_not_taken_for_recorded(store: Store) -> None:
     author = running(store)
-    LostCommit(monkeypatch, done=False)
+    lost, behind = author.step(), author.step()
+    LostCommit(store, done=False)
+    with pytest.raises(StoreUnavailable):
+        store.commit([lost])
+    assert store.commit([behind]) == [Conflict(2)], "it would leave a hole"
+    poison = lost._replace(events=(lost.events[0]._replace(digest=2**64),))
+    other = running(store, "run-2")
+    outcomes = store.commit([other.step(), poison])
+    assert outcomes is not None
+    assert outcomes[1] != COMMITTED
+    assert store.commit([behind]) == [Conflict(2)]
+    assert store.commit([lost, behind]) == [COMMITTED] * 2
+
+
+def test_a_lone_message_that_is_not_found_may_have_been_taken_in(store: Store) -> None:
+    author = running(store)
+    LostCommit(store, done=False)
     with pytest.raises(StoreUnavailable, match="not known") as caught:
         store.commit([author.send()])
     assert caught.value.unknown
 
 
-def test_refused_writes_are_no_evidence(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_writes_are_no_evidence(store: Store) -> None:
     author = running(store)
     rival = author.stale()
     store.commit([author.step(), author.completed()])
-    LostCommit(monkeypatch, done=True)
+    LostCommit(store, done=True)
     with pytest.raises(StoreUnavailable) as caught:
         store.commit([rival.step(), author.send()])
     assert caught.value.unknown
@@ -263,11 +282,11 @@ def test_refused_writes_are_no_evidence(store: Store, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_claim_whose_commit_failed_is_looked_up(store: Store, monkeypatch: pytest.MonkeyPatch, *, done: bool) -> None:
+def test_a_claim_whose_commit_failed_is_looked_up(store: Store, *, done: bool) -> None:
     store.commit([Author("run-1", store.now()).create()])
     store.register(worker("w1", store.now()))
     request = ClaimRequest("w1", ("default",), ("order",), 5)
-    LostCommit(monkeypatch, done=done)
+    LostCommit(store, done=done)
     if done:
         assert [one.row.id for one in store.claim(request, claims_for("w1")) or []] == ["run-1"]
     else:
@@ -280,28 +299,13 @@ def test_when_the_file_cannot_be_opened_again_it_is_unknown_and_tried_again_late
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     author = running(store)
-    session = session_of(store)
     step = author.step()
     connect = Session.connect
-
-    class FailingWriter:
-        in_transaction = True
-
-        def __init__(self, inner: apsw.Connection) -> None:
-            self.inner = inner
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self.inner, name)
-
-        def execute(self, statement: str, *values: object) -> object:
-            if statement == "commit":
-                raise apsw.IOError
-            return self.inner.execute(statement, *values)  # type: ignore[arg-type]
 
     def refuse(_: Session) -> None:
         raise apsw.CantOpenError
 
-    session.writer = FailingWriter(session.writer)  # type: ignore[assignment]
+    LostCommit(store, done=False)
     monkeypatch.setattr(Session, "connect", refuse)
     with pytest.raises(StoreUnavailable) as caught:
         store.commit([step])

@@ -206,6 +206,21 @@ def test_a_read_only_handle_reads_and_does_not_write(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("kind", ["removed", "replaced"])
+def test_a_file_that_goes_away_while_in_use_is_noticed_with_the_next_heartbeat(path: Path, kind: str) -> None:
+    store = opened(path)
+    store.register(worker("w1", store.now()))
+    assert store.heartbeat("w1", 1_000_000).alive
+    path.rename(path.with_name("moved.db"))
+    if kind == "replaced":
+        path.write_bytes(b"")
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        store.heartbeat("w1", 1_000_000)
+    path.with_name("moved.db").rename(path)
+    assert store.heartbeat("w1", 1_000_000).alive
+    store.close()
+
+
 MACHINE = this_machine()
 
 

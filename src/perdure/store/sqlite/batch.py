@@ -222,6 +222,15 @@ def _refusal(connection: apsw.Connection, run_id: str) -> Closed | Missing:
     return Closed(found[0][0]) if found else Missing(tombstone(connection, run_id))
 
 
+def is_text(run_id: str) -> bool:
+    """Whether an id can be in the database at all; half a surrogate pair cannot."""
+    try:
+        run_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:
     """Return what a purged run left."""
     found = fetch(connection, "get_request", run_id)

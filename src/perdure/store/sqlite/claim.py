@@ -6,48 +6,98 @@ or needs other code is stepped over in the index, however much there is of it.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+import apsw
 import msgspec
 
-from perdure.errors import StoreCorrupt
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
 from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain, run_row
+from perdure.store.sqlite.fault import sound
 
 if TYPE_CHECKING:
-    import apsw
+    from collections.abc import Sequence
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.store.base import Decide
 
+logger = logging.getLogger("perdure.store")
 
-def claim(connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails) -> list[Claimed]:
+
+def claim(
+    connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails, damaged: set[str]
+) -> list[Claimed]:
     """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
 
+    Args:
+        connection: in a write transaction.
+        request: who claims, and what it can serve.
+        decide: returns the append that claims a run.
+        now: the common clock.
+        tails: what is known to be in logs.
+        damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
+            nobody else from being claimed.
+
     Raises:
-        StoreCorrupt: a run that has no log, or a claim that does not fit the row it was made from.
+        StoreCorrupt: what is due cannot be found out.
     """
     if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
         return []
-    rows = candidates(connection, request, now)
-    recent: dict[str, list[Event]] = {row.id: [] for row in rows}
-    # One statement for all: each gives the GIL up, and a busy event loop is slow to give it back.
-    for event in fetch(connection, "load_tails", msgspec.json.encode(list(recent)).decode(), TAIL_EVENTS):
-        recent[event[0]].append(Event._make(event))
+    with sound():
+        rows = candidates(connection, request._replace(limit=request.limit + len(damaged)), now)
+    rows = [row for row in rows if row.id not in damaged][: request.limit]
+    recent = _ends(connection, rows)
     claimed = []
     for row in rows:
-        if not recent[row.id]:
-            message = "the run has no log"
-            raise StoreCorrupt(message, run_id=row.id)
-        claimed.append(decide(row, tuple(recent[row.id]), now))
+        if recent.get(row.id):
+            claimed.append(decide(row, tuple(recent[row.id]), now))
+        else:
+            _pass_over(row.id, damaged, "its log cannot be read")
+    if _record(connection, claimed, now, tails):
+        return claimed
+    kept = []
+    for one in claimed:
+        if _record(connection, [one], now, tails):
+            kept.append(one)
+        else:
+            _pass_over(one.row.id, damaged, "its row and its log contradict each other")
+    return kept
+
+
+def _ends(connection: apsw.Connection, rows: Sequence[RunRow]) -> dict[str, list[Event]]:
+    """Return the ends of the logs that can be read."""
+    ends: dict[str, list[Event]] = {row.id: [] for row in rows}
+    try:
+        # One statement for all: each gives the GIL up, and a busy event loop is slow to give it back.
+        found = fetch(connection, "load_tails", msgspec.json.encode(list(ends)).decode(), TAIL_EVENTS)
+    except (apsw.CorruptError, UnicodeDecodeError):
+        if len(rows) < 2:
+            return {}
+        return {run_id: end for row in rows for run_id, end in _ends(connection, [row]).items()}
+    for event in found:
+        ends[event[0]].append(Event._make(event))
+    return ends
+
+
+def _record(connection: apsw.Connection, claimed: Sequence[Claimed], now: int, tails: Tails) -> bool:
+    """Append the claims, all of them or none, and say whether they fitted."""
+    connection.execute("savepoint claim")
     try:
         plain(connection, [one.append for one in claimed], now, tails)
-    except Doubt:
-        message = "a claim does not fit the run it was made for"
-        raise StoreCorrupt(message) from None
-    return claimed
+    except (Doubt, apsw.ConstraintError):
+        tails.clear()
+        connection.execute("rollback to claim; release claim")
+        return False
+    connection.execute("release claim")
+    return True
+
+
+def _pass_over(run_id: str, damaged: set[str], why: str) -> None:
+    damaged.add(run_id)
+    logger.error("run %r is due and cannot be claimed: %s; run `perdure verify`", run_id, why)
 
 
 def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> list[RunRow]:

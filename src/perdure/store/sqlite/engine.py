@@ -14,10 +14,10 @@ from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import Tails, apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
-from perdure.store.sqlite.fault import ENVIRONMENT, translate
+from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 from perdure.store.sqlite.settle import Settlement, has_happened
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.model.event import Event
-    from perdure.model.filter import Fact, RunFilter, StoreStats
+    from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
@@ -87,18 +87,18 @@ class SqliteStore:
         self._options = options
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
+        self.capabilities: Capabilities = _CAPABILITIES
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
+        self._file = path
+        self._identity: tuple[int, int] | None = None
         self._seen_version = 0
         self._tails: Tails = {}
+        self._damaged: set[str] = set()
+        """Due runs that cannot be claimed."""
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like."""
-        return _CAPABILITIES
 
     def open(self) -> None:
         """Connect, migrate, check what SQLite gives, and join the file's clock."""
@@ -146,8 +146,10 @@ class SqliteStore:
                 session.abort()
                 return False
             schema.prepare(session.writer, allowed=self._options.migrate)
-            schema.join(session.writer, self._clock, self._machine)
+            with sound():
+                schema.join(session.writer, self._clock, self._machine)
             session.writer.execute("commit")
+            self._file, self._identity = file, identity
             return birth.identity(file) == identity
         except apsw.Error as error:
             if birth.identity(file) != identity:
@@ -221,6 +223,19 @@ class SqliteStore:
         finally:
             session.release()
 
+    def _check_place(self) -> None:
+        """Notice that the file was removed or replaced: SQLite would go on writing to what nobody can open any more.
+
+        Asked with each heartbeat, not with each commit. A worker whose heartbeats fail starts nothing more.
+
+        Raises:
+            StoreUnavailable: it was.
+        """
+        self._opened()
+        if birth.identity(self._file) != self._identity:
+            message = f"{self._path}: the file was removed or replaced while in use"
+            raise StoreUnavailable(message, hint="put the file back, or restart to work on the new one")
+
     def _forget(self) -> None:
         """Drop what was known of the file: the transaction is gone, and perhaps the connection with it."""
         self._own_version = -1
@@ -238,7 +253,8 @@ class SqliteStore:
         if boot_id != self._machine.boot_id:
             message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
             raise UsageError(message, hint="use a database server")
-        self._clock.adopt(base)
+        with sound():
+            self._clock.adopt(base)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
@@ -271,7 +287,7 @@ class SqliteStore:
                     return []  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> list[Claimed]:
-            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails)
+            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails, self._damaged)
 
         def look(claimed: list[Claimed]) -> bool | None:
             return has_happened(self._opened().writer, [one.append for one in claimed])
@@ -284,6 +300,7 @@ class SqliteStore:
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend a live worker's lease."""
+        self._check_place()
         beat = self._write(lambda session: lease.heartbeat(session.writer, worker_id, lease_us, self._clock.now()))
         return beat or Heartbeat(alive=False, owned={})
 
@@ -301,16 +318,22 @@ class SqliteStore:
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
+        if not is_text(run_id):
+            return None
         with self._opened().reading() as connection:
             return run_row(connection, run_id) or tombstone(connection, run_id)
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
+        if not is_text(run_id):
+            return []
         with self._opened().reading() as connection:
             return listing.load(connection, run_id, after, limit)
 
     def inbox(self, run_id: str) -> list[Message]:
         """Return the messages that wait."""
+        if not is_text(run_id):
+            return []
         with self._opened().reading() as connection:
             return [Message._make(row) for row in fetch(connection, "inbox", run_id)]
 
@@ -325,14 +348,10 @@ class SqliteStore:
             return listing.listing(connection, query)
 
     def stats(self) -> StoreStats:
-        """Count what there is."""
-        with self._opened().reading() as connection:
-            return listing.stats(connection, self._clock.now())
-
-    def facts(self) -> tuple[Fact, ...]:
-        """Return what this database really is."""
-        with self._opened().reading() as connection:
-            return facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+        """Count what there is, and say what this database really is."""
+        with self._opened().reading() as connection, sound():
+            found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+            return listing.stats(connection, self._clock.now(), found)
 
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import apsw
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ENVIRONMENT = (
     apsw.BusyError,
@@ -23,6 +29,20 @@ ENVIRONMENT = (
     MemoryError,
 )
 """Errors that say nothing about the write at hand: it must not be blamed for them."""
+
+
+@contextmanager
+def sound() -> Iterator[None]:
+    """Take a value of an unexpected type for damage: SQLite checks types when it writes, not when it reads.
+
+    Raises:
+        StoreCorrupt: the block met one.
+    """
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = f"the database file is damaged: a value is of another type than was written ({error})"
+        raise StoreCorrupt(message) from error
 
 
 def translate(error: Exception) -> PerdureError | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.errors import StoreCorrupt
 from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
-from perdure.model.filter import QueueStats, StoreStats
+from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store.sqlite.batch import SQL, fetch
@@ -113,8 +113,8 @@ def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
     return " ".join(parts), values
 
 
-def stats(connection: apsw.Connection, now: int) -> StoreStats:
-    """Count runs by state, what is due by queue and workflow, and list the workers."""
+def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:
+    """Count runs by state, what is due by queue and workflow, and list the workers; with ``facts`` about the file."""
     runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
     waiting = []
     for queue, workflow in fetch(connection, "pairs"):
@@ -126,7 +126,7 @@ def stats(connection: apsw.Connection, now: int) -> StoreStats:
         if due:
             waiting.append(QueueStats(queue, workflow, due, oldest))
     workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
-    return StoreStats(runs, tuple(waiting), workers)
+    return StoreStats(runs, tuple(waiting), workers, facts)
 
 
 def problems(connection: apsw.Connection) -> list[str]:

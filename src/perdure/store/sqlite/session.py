@@ -129,6 +129,8 @@ class Session:
         self._enter_wal_mode(connection)
         wanted: dict[str, int | str] = {
             "synchronous": self._synchronous,
+            "fullfsync": 1,  # where a plain fsync does not reach the disk itself (macOS); elsewhere nothing
+            "checkpoint_fullfsync": 1,
             "mmap_size": 0,
             "cache_size": -_CACHE_KIB,
             "wal_autocheckpoint": _PAGES_PER_CHECKPOINT,

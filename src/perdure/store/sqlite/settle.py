@@ -26,7 +26,7 @@ from perdure.model.write import (
     Purge,
     Send,
 )
-from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 
 if TYPE_CHECKING:
@@ -54,11 +54,9 @@ class Settlement:
         self._batch = batch
         self._now = now
         self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
-        self._broken: set[str] = set()
-        """Runs that had an append refused: whatever is queued behind it believes in it."""
         self._doubtful: set[str] = set()
-        """Runs that had a create refused: what is queued behind it may believe in it, or be of the run there is."""
-        ids = [run_id for run_id in {run_of(write): None for write in batch} if _is_text(run_id)]
+        """Runs that had a create or append refused: what is queued behind may build on that, or on the log there is."""
+        ids = [run_id for run_id in {run_of(write): None for write in batch} if is_text(run_id)]
         rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
         self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
 
@@ -69,14 +67,14 @@ class Settlement:
 
     def _part(self, places: range) -> None:
         """Judge and apply a part of the batch; if the database refuses it for an unknown reason, halve it."""
-        before = dict(self._runs), set(self._broken), set(self._doubtful)
+        before = dict(self._runs), set(self._doubtful)
         try:
             accepted, rest = self._judge(places)
             self._apply(accepted)
         except ENVIRONMENT:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is narrowed down to one write
-            self._runs, self._broken, self._doubtful = before
+            self._runs, self._doubtful = before
             if len(places) == 1:
                 self._fail(places[0], error)
                 return
@@ -107,7 +105,8 @@ class Settlement:
 
     def _fail(self, place: int, error: Exception) -> None:
         write = self._batch[place]
-        self._distrust(write)
+        if isinstance(write, Append | Create):
+            self._doubtful.add(run_of(write))
         self._outcomes[place] = Failed(translate(error) or error)
 
     def _judge(self, places: range) -> tuple[list[int], int | None]:
@@ -124,16 +123,9 @@ class Settlement:
             if outcome is None:
                 accepted.append(place)
                 touched.add(run_id)
-            elif outcome is not COMMITTED:
-                self._distrust(write)
+            elif outcome is not COMMITTED and isinstance(write, Append | Create):
+                self._doubtful.add(run_id)
         return accepted, None
-
-    def _distrust(self, write: Write) -> None:
-        """Note that a write was refused, for what is queued behind it."""
-        if isinstance(write, Append):
-            self._broken.add(write.run_id)
-        elif isinstance(write, Create):
-            self._doubtful.add(write.row.id)
 
     def _must_look(self, write: Write, run_id: str) -> bool:
         """Whether a write's answer is in the database only once the earlier writes of its run are."""
@@ -164,7 +156,7 @@ class Settlement:
         first, last = write.events[0], write.events[-1]
         if last.seq <= state.tail and self._is_there(first, last):
             return COMMITTED
-        if first.seq != state.tail + 1 or write.run_id in self._broken:
+        if first.seq != state.tail + 1:
             return Conflict(state.tail)
         if write.run_id in self._doubtful and not self._continues(write):
             return Conflict(state.tail)
@@ -178,9 +170,9 @@ class Settlement:
         return None
 
     def _continues(self, write: Append) -> bool:
-        """Whether an append builds on the log that is there, and not on a create that was refused: its chain tells.
+        """Whether an append builds on the log that is there, and not on what was refused: its chain tells.
 
-        A repeated start is a refused create, and the run it is about may go on in the very same batch.
+        A repeated start, or an operator who was too late, is refused; the run may go on in the very same batch.
         """
         last = fetch(self._connection, "load_tail", write.run_id, 1)
         return bool(last) and broken_link(write.run_id, tail_of(Event._make(last[0])), write.events) is None
@@ -210,15 +202,6 @@ class Settlement:
             return Closed(state.status)
         del self._runs[write.run_id]
         return None
-
-
-def _is_text(run_id: str) -> bool:
-    """Whether an id can be in the database at all; half a surrogate pair cannot."""
-    try:
-        run_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def run_of(write: Write) -> str:

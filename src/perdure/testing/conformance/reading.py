@@ -31,6 +31,11 @@ class ReadingContract(Contract):
         assert store.inbox("nothing") == []
         assert store.list(RunFilter()) == []
 
+    def test_an_id_that_cannot_be_stored_is_not_there(self, store: Store) -> None:
+        assert store.get("\ud800") is None
+        assert store.load("\ud800") == []
+        assert store.inbox("\ud800") == []
+
     def test_a_log_is_read_from_any_place_in_order(self, store: Store) -> None:
         author = running(store)
         accept(store, author.step(events=8))
@@ -141,7 +146,7 @@ class ReadingContract(Contract):
         assert [worker.id for worker in stats.workers] == ["w1", "w2"]
 
     def test_facts_have_names_and_a_good_store_has_no_problem(self, store: Store) -> None:
-        facts = store.facts()
+        facts = store.stats().facts
         assert len({fact.name for fact in facts}) == len(facts) > 0
         assert [fact for fact in facts if fact.problem] == []
 

@@ -130,10 +130,19 @@ class WritingContract(Contract):
     def test_a_refused_append_refuses_what_is_queued_behind_it(self, store: Store) -> None:
         author = running(store)
         rival = author.stale()
-        accept(store, author.step())
-        behind = [rival.step(), rival.step(), rival.step()]
+        accept(store, author.step(b"kept"))
+        behind = [rival.step(b"lost"), rival.step(), rival.step()]
         assert commit(store, *behind) == [Conflict(3)] * 3
         assert len(store.load("run-1")) == 3
+
+    def test_the_owner_goes_on_behind_somebody_who_was_too_late(self, store: Store) -> None:
+        author = running(store)
+        late = author.stale()
+        accept(store, author.step())
+        terminated = late.move(EventType.RUN_TERMINATED)
+        assert commit(store, terminated, author.step(), author.completed()) == [Conflict(3), COMMITTED, COMMITTED]
+        assert broken_link("run-1", EMPTY_TAIL, store.load("run-1")) is None
+        assert row_of(store, "run-1").status == "completed"
 
     def test_two_writers_in_one_batch_do_not_both_get_the_place(self, store: Store) -> None:
         author = running(store)
