@@ -68,6 +68,7 @@ class Alarm:
             self._handle.cancel()
             self._handle = None
         self._heap.clear()
+        self._wanted, self._ring = _unwanted, _nothing  # what they are methods of refers back to the alarm
 
     def _set(self, due: int) -> None:
         if self._handle is not None:
@@ -77,3 +78,11 @@ class Alarm:
         self._due = due
         delay = min(max(due - self._now(), 0) / 1_000_000, LONGEST_S)
         self._handle = self._loop.call_later(delay, self._ring)
+
+
+def _unwanted(operation: Operation) -> bool:  # noqa: ARG001 - the answer of an alarm that is off
+    return False
+
+
+def _nothing() -> None:
+    """Ring no bell."""

@@ -145,7 +145,9 @@ class Attempts:
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.is_async:
-            attempt.task = host.start_task(self._run_async(attempt), operation.name, context)
+            task = host.start_task(self._run_async(attempt), operation.name, context)
+            if running.get(operation.id) is attempt:  # else it has begun and ended at once
+                attempt.task = task
         else:
             self._run_sync(attempt, context)
 
@@ -239,6 +241,7 @@ class Attempts:
             return
         run, operation = self.run, attempt.operation
         del self.running[operation.id]
+        attempt.task = None  # each refers to the other
         if attempt.timed_out:
             if operation.id in self.waiting:
                 self._launch_if_wanted(operation, self.waiting[operation.id])
@@ -351,6 +354,8 @@ class Attempts:
                 attempt.timer.cancel()
             if attempt.task is not None:
                 attempt.task.cancel()
+        if not self.under_way:
+            del self.run  # nobody asks for it any more; without this circle the run's memory is free at once
 
     def _encode(self, error: BaseException) -> bytes:
         assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal

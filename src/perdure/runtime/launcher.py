@@ -172,6 +172,7 @@ class Launcher:
         """Start nothing any more."""
         self._alarm.cancel()
         self.gated.clear()
+        del self._run  # nobody asks for it any more
 
     def _is_wanted(self, operation: Operation) -> bool:
         return self._run.execution.pending.get(operation.id) is operation or isinstance(operation, Deadline)

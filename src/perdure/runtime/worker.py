@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
 CLAIM_BATCH = 200
+_CLAIMED = f"{Status.PENDING}>{Status.RUNNING}"
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
 
@@ -64,6 +65,8 @@ class Worker:
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
+        self._claim_details: dict[tuple[str, str], bytes] = {}
+        """What a claim records, by worker id and version of the workflow."""
         self._claim_wanted = False
         self._backlog = False
         """Whether the last claim took all it was allowed to."""
@@ -170,8 +173,11 @@ class Worker:
 
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""
-        detail = msgspec.json.encode({"worker": self.id, "version": version, "python": self.host.python})
-        return Draft(EventType.RUN_CLAIMED, now, state=f"{Status.PENDING}>{Status.RUNNING}", detail=detail)
+        known = self._claim_details.get((self.id, version))
+        if known is None:
+            known = msgspec.json.encode({"worker": self.id, "version": version, "python": self.host.python})
+            self._claim_details[self.id, version] = known
+        return Draft(EventType.RUN_CLAIMED, now, state=_CLAIMED, detail=known)
 
     def create(self, create: Create) -> asyncio.Future[Outcome]:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
