@@ -354,8 +354,11 @@ class Attempts:
                 attempt.timer.cancel()
             if attempt.task is not None:
                 attempt.task.cancel()
+
+    def release(self) -> None:
+        """Let go of the run, unless an attempt still ends: without this circle its memory is free at once."""
         if not self.under_way:
-            del self.run  # nobody asks for it any more; without this circle the run's memory is free at once
+            del self.run
 
     def _encode(self, error: BaseException) -> bytes:
         assert isinstance(error, Exception)  # noqa: S101 - what is not was sorted out as fatal

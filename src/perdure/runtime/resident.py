@@ -98,6 +98,8 @@ class ResidentRun:
         self.host.left(self)
         self.recorder.release()
         self.execution.release()
+        self.attempts.release()
+        self.launcher.release()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
