@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @options.database
 @options.as_json
 def command(*, run_id: str, db: str, as_json: bool) -> None:
-    """Show one run: where it stands, what it waits for, what it has published, how it ended."""
+    """Show one run: where it stands, how it ended.
+
+    Also what it waits for, its last checkpoint and what it has published.
+    """
 
     async def work(engine: Engine) -> tuple[RunInfo, list[Event]]:
         run = engine.get(run_id)
