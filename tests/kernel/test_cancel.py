@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -150,4 +151,47 @@ def test_a_cancel_goes_through_what_asyncio_builds(shape: str) -> None:
     workflow, second, holds = SHAPES[shape]
     world = cancelled_at(workflow, second)
     assert holds(world)
+    check(world)
+
+
+@perdure.workflow
+async def limits_its_clean_up() -> list[str]:
+    """Go on after a cancel, and meet limits: asyncio before 3.11.3 took the old cancel for one that had just come."""
+    seen = []
+    try:
+        await asyncio.sleep(1000)
+    except asyncio.CancelledError:
+        seen.append("cancelled")
+    try:
+        async with asyncio.timeout(1):
+            await asyncio.sleep(10)
+    except TimeoutError:
+        seen.append("timeout")
+    try:
+        await asyncio.wait_for(asyncio.sleep(10), 1)
+    except TimeoutError:
+        seen.append("wait_for")
+    return seen
+
+
+def test_a_limit_after_a_swallowed_cancel_ends_in_a_timeout() -> None:
+    world = cancelled_at(limits_its_clean_up, 5)
+    assert result(world.log[-1]) == ("completed", ["cancelled", "timeout", "wait_for"])
+    check(world)
+
+
+@perdure.workflow
+async def cancelled_within_a_limit() -> None:
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(1000)
+    async with asyncio.timeout(100):
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(200)
+
+
+def test_a_cancel_within_a_limit_is_never_taken_for_the_limit() -> None:
+    world = cancelled_at(cancelled_within_a_limit, 5, 10)
+    assert world.log[-1].type == EventType.RUN_CANCELLED
     check(world)

@@ -6,6 +6,8 @@ Outside a run every function here is the original.
   order of their addresses. Here tasks are made in argument order first.
 * ``wait_for`` makes a task of a coroutine on Python 3.11 and none from 3.12 on, which gives the operations in it other
   ids. Here it makes none anywhere.
+* ``timeout`` before Python 3.11.3, in a task that was cancelled and went on, ends with ``CancelledError`` and not with
+  ``TimeoutError`` (CPython issue gh-102780). Here it ends as in later versions.
 * ``all_tasks`` collects from a global set that other runs share. Here it is the run's tasks in order.
 * The future that ``gather`` returns hashes by address. In a run it hashes like every other future there.
 """
@@ -13,6 +15,7 @@ Outside a run every function here is the original.
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import events, tasks
 from functools import wraps
 from inspect import unwrap
@@ -22,6 +25,7 @@ from perdure.kernel import loop as run_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
+    from types import TracebackType
 
 # Unwrapped: were perdure imported a second time, the first replacements would be found here.
 _as_completed: Any = unwrap(tasks.as_completed)
@@ -75,6 +79,27 @@ def all_tasks(loop: asyncio.AbstractEventLoop | None = None) -> Any:
     return _all_tasks(loop)
 
 
+def _mend_timeout() -> None:
+    """Let a timeout in a run look only at the cancels that came while it was entered, as from Python 3.11.3 on."""
+    timeout: Any = asyncio.Timeout
+    enter, leave = timeout.__aenter__, timeout.__aexit__
+
+    async def entering(limit: Any) -> Any:
+        await enter(limit)
+        limit.cancelled_before = limit._task.cancelling()  # noqa: SLF001 - as later versions of Timeout do
+        return limit
+
+    async def leaving(
+        limit: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await leave(limit, kind, error, trace)
+        ours = kind is asyncio.CancelledError and limit.expired() and _run_loop() is not None
+        if ours and limit._task.cancelling() <= limit.cancelled_before:  # noqa: SLF001 - the same
+            raise TimeoutError from error
+
+    timeout.__aenter__, timeout.__aexit__ = entering, leaving
+
+
 def _gathering_hash(future: Any) -> int:
     loop = future.get_loop()
     if not isinstance(loop, run_loop.RunLoop):
@@ -90,6 +115,8 @@ def install() -> None:
     if run_loop.AS_COMPLETED_CODE is not None:
         return
     run_loop.AS_COMPLETED_CODE = _code(_as_completed)
+    if sys.version_info < (3, 11, 3):
+        _mend_timeout()
     tasks._GatheringFuture.__hash__ = _gathering_hash  # type: ignore[attr-defined] # noqa: SLF001
     for module in (tasks, asyncio):
         for function in (as_completed, wait_for, all_tasks):
