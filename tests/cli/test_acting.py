@@ -25,6 +25,8 @@ def test_a_cancel_is_in_the_log_with_actor_and_reason(shell: Shell) -> None:
     last = events(shell, "a")[-1]
     assert (last["type"], last["detail"]["actor"], last["detail"]["reason"]) == ("run_cancelled", "ann", "a mistake")
     assert "ann" in shell("history", "a").out
+    assert "a mistake" in shell("list").out
+    assert "a mistake" in shell("show", "a").out
     again = shell("cancel", "a")
     assert (again.code, again.out) == (0, "run a: had ended before, cancelled\n")
     assert shell("run", f"{FLOWS}:add", "--input", "1", "--id", "a").code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from threading import Event
@@ -72,6 +73,14 @@ def test_show_tells_checkpoint_values_and_result(shell: Shell) -> None:
     assert "value progress  0.5" in out
 
 
+def test_show_prints_one_column_of_names_and_one_of_values(shell: Shell) -> None:
+    assert shell("run", f"{FLOWS}:fulfil", "--input", '{"order": {"sku": "tea"}}', "--id", "f").code == 0
+    lines = shell("show", "f").out.splitlines()
+    assert any(line.startswith("value progress  0.5") for line in lines)
+    wide = len("value progress")
+    assert [line for line in lines if line[wide : wide + 2] != "  " or line[wide + 2] == " "] == []
+
+
 def test_show_tells_how_a_run_failed(filled: Shell) -> None:
     assert document(filled, "show", "bad")["failure"] == "ValueError: boom"
 
@@ -102,6 +111,9 @@ def test_show_tells_what_a_run_waits_for(shell: Shell) -> None:
     assert owned["run"]["owner"]
     assert owned["run"]["owner"] in owned["waits_for"][0]["detail"]
     assert "attempt 2, due 20" in shell("show", "retrying").out
+    (failed,) = [line for line in shell("history", "retrying", "--full").out.splitlines() if "_failed" in line]
+    assert re.search(r"  next_at=20\d\d-\d\d-\d\d \d\d:\d\d", failed)
+    assert failed.count("ValueError") == 1
     worker.send(signal.SIGKILL)
 
 

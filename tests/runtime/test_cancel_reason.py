@@ -22,3 +22,4 @@ async def test_the_reason_of_a_cancel_reaches_who_waits(tmp_db: str, *, begun: b
         with pytest.raises(perdure.RunCancelled, match="ordered twice") as caught:
             await run.result(timeout=5)
         assert caught.value.reason == "ordered twice"
+        assert (await run.info()).detail == "ordered twice"

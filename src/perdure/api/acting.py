@@ -14,6 +14,7 @@ from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change, Closed, Committed, Missing, Purge, Send
+from perdure.runtime.closing import note_of
 from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
         if row.status in _UNBEGUN and not begun:
             # Its body is not running and need not run for this: no worker is needed.
             if isinstance(
-                await _append(connection, row, EventType.RUN_CANCELLED, detail, None, "cancelled"), Committed
+                await _append(connection, row, EventType.RUN_CANCELLED, detail, None, note_of(reason)), Committed
             ):
                 return True
             continue

@@ -16,7 +16,7 @@ __all__ = ["checkpoint", "info", "now", "publish", "random", "sleep", "uuid4"]
 
 
 def _bridge(what: str) -> Any:
-    bridge = body(what).bridge
+    bridge = body(f"blocking.{what}").bridge
     if bridge is None:
         message = f"perdure.blocking.{what}() would block an async workflow"
         raise UsageError(message, hint=f"write `await perdure.{what}(...)`")

@@ -135,4 +135,4 @@ def _worker(row: WorkerRow, now: int) -> WorkerInfo:
 def _clock(now: int) -> Fact:
     skew = now / 1_000_000 - time.time()
     problem = "the wall clock was set; times in the log follow the database's clock" if abs(skew) > MOST_SKEW_S else ""
-    return Fact("clock", f"{skew:+.3f} s from the wall clock", problem)
+    return Fact("clock", f"{round(skew, 3) + 0.0:+.3f} s from the wall clock", problem)

@@ -45,4 +45,7 @@ def _failure(row: RunRow, last: Event, codec: Codec) -> RunFailed | RunTimedOut:
     told = read_failure(data, codec)
     error = RunFailed(row.id, type_name=told.type_name, message=told.message, traceback_text=told.traceback_text)
     error.__cause__ = cause
+    if told.traceback_text:
+        # The cause was raised elsewhere and has no traceback of its own here, so nothing else would say where.
+        error.add_note(f"\nIt was raised here:\n\n{told.traceback_text}")
     return error

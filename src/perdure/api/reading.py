@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PURGED = "only its id, its state and who purged it are left: `perdure show` tells them"
 
 
 def moment(microseconds: int) -> datetime:
@@ -50,7 +51,7 @@ class RunInfo:
         owner: worker that owns it, if one does.
         epoch: how often it was claimed.
         wake_at: when a worker may next take it up, if it waits for a time.
-        created_at: when it was recorded.
+        created_at: when it was recorded; of a purged run, when it was purged.
         updated_at: when its state last changed.
         purged: its history is gone; only the id is still taken.
     """
@@ -162,7 +163,7 @@ async def row_and_log(connection: Connection, run_id: str) -> tuple[RunRow, list
     row = await find(connection, run_id)
     events = [] if isinstance(row, Tombstone) else await connection.read(connection.store.load, run_id)
     if isinstance(row, Tombstone) or not events:
-        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged")
+        raise RunNotFound(run_id, f"the history of run {run_id!r} was purged", hint=_PURGED)
     return row, events
 
 
@@ -177,7 +178,7 @@ async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | No
     while True:
         row = await find(connection, run_id)
         if isinstance(row, Tombstone):
-            raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}")
+            raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}", hint=_PURGED)
         if row.status not in AT_REST:
             return None
         tail: list[Row] = await connection.read(connection.store.load, run_id, -1)

@@ -12,6 +12,8 @@ from perdure.runtime.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+NAMED = {"url", "workflows", "worker", "queues", "concurrency", "lease", "grace", "durability"}
+"""Parameters of the engine that are written out, so never among the options here."""
 DURATIONS = {"poll": "poll_us", "hint": "hint_us", "evict_after": "evict_after_us", "ahead": "ahead_us"}
 COUNTS = {"threads", "max_deaths", "ahead_results"}
 _DAY_US = 86_400_000_000
@@ -42,7 +44,7 @@ def build_settings(
         elif name == "max_bytes":
             values[name] = None if value is None else _count(name, value)
         else:
-            known = ", ".join(sorted({*DURATIONS, *COUNTS, "max_bytes", "name", "codecs"}))
+            known = ", ".join(sorted({*NAMED, *DURATIONS, *COUNTS, "max_bytes", "name", "codecs"}))
             message = f"there is no setting {name!r}; there are {known}"
             raise UsageError(message)
     if not values["queues"]:

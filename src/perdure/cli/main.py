@@ -53,7 +53,7 @@ class CommandFolder(click.Group):
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def perdure() -> None:
-    """Durable workflows: a run finishes, once, on the code it began with."""
+    """Durable workflows: finished steps are recorded, and runs go on after a crash."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

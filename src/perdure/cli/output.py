@@ -91,9 +91,9 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print aligned columns; the head in bold and states in colour on a terminal only."""
     cells = [[escape(cell(value)) for value in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(headers, *cells, strict=True)]
-    click.echo(_line([click.style(head, bold=True) for head in headers], headers, widths))
+    click.echo(_line([head and click.style(head, bold=True) for head in headers], headers, widths))
     for row in cells:
-        click.echo(_line([click.style(text, fg=_STATUS_COLOUR.get(text)) for text in row], row, widths))
+        click.echo(_line([text and click.style(text, fg=_STATUS_COLOUR.get(text)) for text in row], row, widths))
 
 
 def print_facts(facts: Iterable[tuple[str, Any]]) -> None:

@@ -168,7 +168,7 @@ def _own_traceback(error: BaseException) -> str:
         now = "".join(traceback.format_tb(error.__traceback__)) + f"{type(error).__name__}\n"
     if not isinstance(earlier, str) or not earlier:
         return now
-    return f"{earlier}\nRaised on from:\n\n{now}" if error.__traceback__ else earlier
+    return f"{earlier}\nRaised again at:\n\n{now}" if error.__traceback__ else earlier
 
 
 class _Description:

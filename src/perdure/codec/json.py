@@ -82,7 +82,7 @@ def _encode_other(value: Any, annotation: Any) -> bytes:
         return _encode(Lowering(handed, careful=True).lower(value))
     except Refused as refused:
         raise CodecError(
-            _with_reason(f"cannot store {refused.type_name} at {refused.path}", refused.reason),
+            _with_reason(f"cannot store {refused.type_name}{refused.place}", refused.reason),
             path=refused.path,
             type_name=refused.type_name,
             reason=refused.reason,

@@ -53,7 +53,7 @@ class PickleCodec:
             body = pickle.dumps(value, protocol=5)
         except Exception as error:
             name = type(value).__qualname__
-            raise CodecError(f"cannot store {name} at $: {error}", type_name=name, reason=str(error)) from error
+            raise CodecError(f"cannot store {name}: {error}", type_name=name, reason=str(error)) from error
         return _HEAD + self._tag(self._keys[0], body) + body
 
     def decode(self, data: bytes, annotation: Any = Any) -> Any:

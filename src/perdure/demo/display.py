@@ -28,9 +28,9 @@ class Stage:
         if self._terminal:
             filled = scene.done * WIDTH // scene.orders
             bar = "#" * filled + "." * (WIDTH - filled)
-            self._write(f"\r\x1b[K[{bar}] {scene.done}/{scene.orders} orders, {scene.kills} workers killed")
+            self._write(f"\r\x1b[K[{bar}] {scene.done}/{scene.orders} orders, workers killed: {scene.kills}")
         elif tenth > self._tenth:
-            self._write(f"{scene.done} of {scene.orders} orders done, {scene.kills} workers killed\n")
+            self._write(f"{scene.done} of {scene.orders} orders done, workers killed: {scene.kills}\n")
         self._tenth = max(tenth, self._tenth)
 
     def close(self) -> None:

@@ -72,7 +72,7 @@ def attempt(what: str) -> StepScope:
     """
     found = CURRENT.get()
     if found is None or found.is_body:
-        message = f"perdure.{what}() was called outside a step"
+        message = f"perdure.{what}() was called outside a step; it works in a step that a run calls"
         raise UsageError(message)
     scope: StepScope = found
     return scope

@@ -73,10 +73,16 @@ def _leave(
     data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
     draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
     epoch = run.recorder.epoch
-    note = note if note is None or len(note) <= DETAIL_MAX else f"{note[: DETAIL_MAX - 1]}…"
-    note = _storable(note)
+    note = note_of(note)
     run.leaving = True
     run.tape.record_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+
+
+def note_of(text: str | None) -> str | None:
+    """Return what a run's row says of why it stands where it does: one bounded text, or nothing."""
+    if not text:
+        return None
+    return str(_storable(text if len(text) <= DETAIL_MAX else f"{text[: DETAIL_MAX - 1]}…"))
 
 
 def _storable(value: Any) -> Any:
@@ -103,7 +109,7 @@ def finish(run: Departing) -> None:
         _fail(run, RunTimedOut(run.id, timeout_s=seconds))
     elif outcome.cancelled and run.execution.cancel_requested:
         reason = run.execution.cancel_reason
-        _leave(run, EventType.RUN_CANCELLED, detail={"reason": reason} if reason else None, note="cancelled")
+        _leave(run, EventType.RUN_CANCELLED, detail={"reason": reason} if reason else None, note=reason)
     else:
         _fail(run, outcome.error)
 

@@ -182,7 +182,7 @@ def open_store(url: str, options: StoreOptions) -> Store:
         message = f"not a database URL: {error}"
         raise UsageError(message) from None
     if not scheme.isidentifier():
-        message = f"not a database URL: {scheme or 'no scheme'}; expected sqlite:///file.db"
+        message = f"not a database URL: {scheme or 'no scheme such as sqlite://'}; expected sqlite:///file.db"
         raise UsageError(message)
     try:
         module = import_module(f"perdure.store.{scheme}")

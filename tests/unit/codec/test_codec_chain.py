@@ -151,7 +151,7 @@ def test_pickle_holds_what_nothing_else_can() -> None:
     codec = PickleCodec(KEY)
     got = codec.decode(codec.encode(Plain()))
     assert (type(got), got.x) == (Plain, 1)
-    with pytest.raises(CodecError, match=r"cannot store lock at \$"):
+    with pytest.raises(CodecError, match=r"cannot store lock: "):
         codec.encode(threading.Lock())
 
 

@@ -86,6 +86,17 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
+async def _forgotten() -> int:
+    return 1
+
+
+def test_a_forgotten_await_is_named() -> None:
+    forgotten = _forgotten()
+    with pytest.raises(CodecError, match=r"^cannot store coroutine: it was never awaited; write `await`"):
+        JsonCodec().encode(forgotten)
+    forgotten.close()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_unstorable_value_is_refused_with_its_path(name: str) -> None:
     """SER-05 (dbos-inc/dbos-transact-py#111, PR#744): never stored as nonsense, at any depth."""
@@ -103,7 +114,8 @@ def test_an_unstorable_value_is_refused_with_its_path(name: str) -> None:
             codec.encode(whole)
         assert caught.value.path == path
         assert caught.value.type_name == name
-        assert f"{name} at {path}" in str(caught.value)
+        assert (f"cannot store {name}" if path == "$" else f"{name} at {path}") in str(caught.value)
+        assert " at $:" not in f"{caught.value}:"
 
 
 def test_a_coroutine_is_refused() -> None:

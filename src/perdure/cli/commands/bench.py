@@ -35,7 +35,7 @@ _COUNT = click.IntRange(1, 1_000_000)
 def command(
     *, db: str, runs: int, steps: int, concurrency: int, rounds: int, only: str | None, profile: bool, as_json: bool
 ) -> None:
-    """Measure speed and recovery on this machine, against what its disk can do.
+    """Measure speed and recovery on this machine and its disk.
 
     The database names the place: everything happens in a new folder beside it, removed at the end.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 @click.pass_context
 def command(context: click.Context, *, folder: Path | None, orders: int, seed: int, as_json: bool) -> None:
-    """Watch orders being fulfilled exactly once while their workers are killed.
+    """Fulfil orders once each while their workers are killed.
 
     Exit code 1 if the outside ledger does not balance.
     """

@@ -26,8 +26,9 @@ PACKAGES = ("apsw", "msgspec", "click")
 @options.database
 @options.as_json
 def command(*, db: str, as_json: bool) -> int:
-    """Check a database: settings and durability really given, file, schema, clock, workers, work nobody takes.
+    """Check a database, its workers, and work nobody takes.
 
+    Shows the settings and the durability really given, file, schema and clock.
     Only reads, while others use the database; creates nothing. Exit code 1 if something is wrong.
     """
 

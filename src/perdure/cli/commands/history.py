@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.api.reading import moment
 from perdure.cli import options
-from perdure.cli.output import cell, cut, print_json, print_table
+from perdure.cli.output import cell, cut, print_json, print_table, when
 from perdure.cli.session import read
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 SHORT = 40
 _OWN = frozenset({"actor", "worker", "version", "python"})
+_TIMES = frozenset({"next_at", "wake_at"})
+_TAIL = 12
+"""So much of a worker's id tells it from others: the beginning is a time."""
 
 
 @click.command("history")
@@ -43,13 +47,20 @@ def command(*, run_id: str, db: str, full: bool, as_json: bool) -> None:
 def _row(event: Event, *, full: bool) -> list[Any]:
     output = event.result if event.error is None else event.error
     facts = {name: value for name, value in event.detail.items() if name not in _OWN and value not in (None, "")}
+    if event.error is not None:
+        facts.pop("error", None)  # its class, which the text begins with
+    facts.update({name: when(moment(facts[name])) for name in _TIMES & facts.keys()})
     name = event.name or ""
     if event.op is not None:
         name = f"{name} [{event.op}]"
     values = [_cut(value, full=full) for value in (event.input, output)]
     detail = " ".join(filter(None, [event.state or "", *(f"{key}={cell(value)}" for key, value in facts.items())]))
-    by = event.detail.get("actor") or event.worker or ""
+    by = event.detail.get("actor") or (event.worker or "" if full else _tail(event.worker or ""))
     return [event.seq, event.at, event.type, name, event.attempt or "", by, *values, _cut(detail or None, full=full)]
+
+
+def _tail(worker: str) -> str:
+    return worker if len(worker) <= _TAIL else f"…{worker[-_TAIL:]}"
 
 
 def _cut(value: Any, *, full: bool) -> str:

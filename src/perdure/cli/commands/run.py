@@ -41,7 +41,9 @@ def command(
     *, what: str, text: str | None, named: tuple[tuple[str, str], ...], run_id: str | None, db: str,
     tag: tuple[tuple[str, str], ...], timeout: Any, lease: Any, log_level: str,
 ) -> int:  # fmt: skip
-    """Start a run, execute it here until it ends, and print its result as JSON.
+    """Execute one run here and print its result.
+
+    Starts it if it is new, executes it until it ends, and prints the result as JSON.
 
     TARGET is package.module:workflow, package.module or file.py[:workflow]. With the id of an earlier run: go on with
     it, or print the result it had. Ctrl-C hands the run back; a second one stops at once. Only this run is executed.

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 @options.database
 @options.as_json
 def command(*, run_id: str, db: str, as_json: bool) -> None:
-    """Show one run: where it stands, what it waits for, what it has published, how it ended."""
+    """Show one run: where it stands, how it ended.
+
+    Also what it waits for, its last checkpoint and what it has published.
+    """
 
     async def work(engine: Engine) -> tuple[RunInfo, list[Event]]:
         run = engine.get(run_id)
@@ -42,9 +45,9 @@ def command(*, run_id: str, db: str, as_json: bool) -> None:
         document = {"run": info, "checkpoint": checkpoint, "waits_for": waits, "values": values, "result": result}
         print_json({**document, "failure": failure, "events": len(events)})
         return
-    print_facts(_facts(info, events))
     print_facts(
         [
+            *_facts(info, events),
             ("checkpoint", None if last is None else _checkpoint(last)),
             *(("waits for", _wait(wait)) for wait in waits),
             *((f"value {name}", value) for name, value in values.items()),
@@ -65,8 +68,9 @@ def _facts(info: RunInfo, events: list[Event]) -> list[tuple[str, Any]]:
         ("tags", pairs(info.tags)),
         ("owner", info.owner),
         ("claims", info.epoch or None),
-        ("created", info.created_at),
-        ("updated", info.updated_at),
+        # Of a purged run the store keeps one time only: when it was purged.
+        ("created", None if info.purged else info.created_at),
+        ("purged" if info.purged else "updated", info.updated_at),
         ("events", len(events) or None),
     ]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
@@ -59,6 +59,11 @@ class Refused(Exception):
     def path(self) -> str:
         """Where the value is, from ``$``."""
         return "$" + "".join(reversed(self.parts))
+
+    @property
+    def place(self) -> str:
+        """The same for people: nothing where the value itself is meant."""
+        return f" at {self.path}" if self.parts else ""
 
 
 class Lowering:
@@ -299,6 +304,8 @@ def _why_not(value: Any) -> str:
         return "classes are not values"
     if isinstance(value, BaseException):
         return "raise it instead of returning it"
+    if isinstance(value, Awaitable):
+        return "it was never awaited; write `await` before the call that made it"
     for base in (str, int, float, bool, list, dict, tuple, set, frozenset, bytes, dt.date):
         if isinstance(value, base):
             return f"a subclass of {base.__name__} would come back as {base.__name__}"
