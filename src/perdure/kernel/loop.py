@@ -41,7 +41,7 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-_set_hooks: Callable[[Any, Any], None] = sys.set_asyncgen_hooks  # type: ignore[assignment]
+_set_hooks: Callable[[Any, Any], None] = sys.set_asyncgen_hooks
 
 
 class Spinning(Exception):
