@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.runtime.worker import Worker
 
 _PRIORITY = 2**31
+_STARTED: str = EventType.RUN_STARTED.value
 _PENDING = f">{Status.PENDING}"
 _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
 
@@ -109,7 +110,7 @@ def prepare(
     if deadline is not None and deadline <= wake_at:
         message = f"timeout ({timeout!r}) must be longer than delay ({delay or 0!r}): the run could never begin in time"
         raise InvalidValue(message)
-    started = Draft(EventType.RUN_STARTED, now, state=_PENDING, input=given)
+    started = Draft(_STARTED, now, state=_PENDING, input=given)
     drafts: tuple[Draft, ...] = (started,)
     status, owner, epoch = Status.PENDING, None, 0
     if claim_for is not None and wake_at <= now:

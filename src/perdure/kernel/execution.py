@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.run")
 
 
+_CLAIMED: str = EventType.RUN_CLAIMED.value
+_FAILED: str = EventType.STEP_FAILED.value
+
+
 class Outcome(NamedTuple):
     """How a body ended."""
 
@@ -100,7 +104,7 @@ class Execution(Requests):
         if operation is None:
             return
         del self._pending[op_id]
-        if not self.failures.watching and event.type == EventType.STEP_FAILED:
+        if not self.failures.watching and event.type == _FAILED:
             self.failures.watching = True
         self.failures.deliveries += 1
         operation.settle(event)
@@ -224,7 +228,7 @@ class Execution(Requests):
             logger.warning("%s; the recorded result is used", text)
 
     def _run_event(self, event: Event) -> None:
-        if event.type == EventType.RUN_CLAIMED:
+        if event.type == _CLAIMED:
             self.epoch = event.epoch
             self.claims += 1
             if self._root is None:  # the body begins with the first claim: its time is that of the claim

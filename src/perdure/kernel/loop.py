@@ -41,6 +41,9 @@ else:
     current_task = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined]  # noqa: SLF001
 
 
+_set_hooks: Callable[[Any, Any], None] = sys.set_asyncgen_hooks
+
+
 class Spinning(Exception):
     """The body keeps itself busy without ever waiting for anything."""
 
@@ -48,6 +51,7 @@ class Spinning(Exception):
 class RunFuture(asyncio.Future[Any]):
     """A future whose hash is the same in every process."""
 
+    __slots__ = ("number",)
     number: int
 
     def __hash__(self) -> int:
@@ -61,6 +65,8 @@ class RunTask(asyncio.Task[Any]):
 
     ``prefix`` begins the ids of its operations and child tasks; ``count`` is how many of them there are.
     """
+
+    __slots__ = ("context", "count", "number", "path", "prefix", "salt")
 
     def __init__(
         self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context, name: str | None
@@ -116,6 +122,7 @@ class RunLoop(asyncio.AbstractEventLoop):
         self.execution: Any = execution
         self.outer: asyncio.AbstractEventLoop | None = events._get_running_loop()  # noqa: SLF001 - asked once: slow
         """The loop from whose callbacks this one is made and drained; None for a thread without one."""
+        self._outer_hooks: tuple[Any, Any] = sys.get_asyncgen_hooks()
         self.salt: int = crc32(run_id.encode()) << 20
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
@@ -217,9 +224,8 @@ class RunLoop(asyncio.AbstractEventLoop):
         if not ready:
             return
         outer = self.outer
-        hooks = sys.get_asyncgen_hooks()
         events._set_running_loop(self)  # noqa: SLF001 - the documented hook for loop implementations
-        sys.set_asyncgen_hooks(firstiter=self._first_iteration, finalizer=self._finalizer)
+        _set_hooks(self._first_iteration, self._finalizer)
         budget = MAX_CALLBACKS
         try:
             while ready:
@@ -238,7 +244,7 @@ class RunLoop(asyncio.AbstractEventLoop):
                     self.call_exception_handler({"message": message, "exception": error})
         finally:
             events._set_running_loop(outer)  # noqa: SLF001
-            sys.set_asyncgen_hooks(*hooks)
+            _set_hooks(*self._outer_hooks)
 
     def _first_iteration(self, generator: AsyncGenerator[Any, Any]) -> None:
         self.generators[id(generator)] = generator

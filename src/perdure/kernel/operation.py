@@ -46,6 +46,7 @@ operator's retry has voided the failure because of which it was given up."""
 class OperationFuture(RunFuture):
     """The future a body awaits. Giving it up tells the run, so that its attempt can be stopped."""
 
+    __slots__ = ("operation",)
     operation: Operation
 
     def cancel(self, msg: Any | None = None) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.step")
 
 
+_COMPLETED: str = EventType.STEP_COMPLETED.value
 BEAT_EVERY_US = 1_000_000
 """A step's heartbeat detail is recorded at most this often."""
 
@@ -266,7 +267,7 @@ class Attempts:
             run.host.loop.call_soon(run.answer, operation, payload, None)
             return
         draft = Draft(
-            EventType.STEP_COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
+            _COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
             None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
         if durability == "ahead":

@@ -12,7 +12,7 @@ from perdure.errors import CodecError, Diverged, RunTimedOut
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft, draft_of
-from perdure.model.status import EventType, Status, next_status
+from perdure.model.status import TRANSITIONS, EventType, Status
 from perdure.model.write import Change
 
 if TYPE_CHECKING:
@@ -64,18 +64,27 @@ class Deadline(Operation):
         return Draft(EventType.DEADLINE_PASSED, now)
 
 
+_RUNNING: str = Status.RUNNING.value
+_WAYS: dict[str, tuple[str, str, str]] = {
+    kind: (kind.value, after.value, f"{Status.RUNNING}>{after}")
+    for (before, kind), after in TRANSITIONS.items()
+    if before is Status.RUNNING
+}
+"""Every event by which a run leaves its worker: its name, the state after it, and both states as they are recorded."""
+
+
 def _leave(
     run: Departing, kind: EventType, *, payload: bytes | None = None, detail: dict[str, Any] | None = None,
     note: str | None = None, wake_at: int | None = None,
 ) -> None:  # fmt: skip
     now = run.host.now()
-    after = next_status(Status.RUNNING, kind)
+    event, after, state = _WAYS[kind]
     data = msgspec.json.encode({key: _storable(value) for key, value in detail.items()}) if detail else None
-    draft = Draft(kind, now, state=f"{Status.RUNNING}>{after}", detail=data, payload=payload)
+    draft = Draft(event, now, state=state, detail=data, payload=payload)
     epoch = run.recorder.epoch
     note = note_of(note)
     run.leaving = True
-    run.tape.record_last(draft, Change(Status.RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+    run.tape.record_last(draft, Change(_RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
 
 
 def note_of(text: str | None) -> str | None:

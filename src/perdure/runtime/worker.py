@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
 CLAIM_BATCH = 200
+_CLAIM: str = EventType.RUN_CLAIMED.value
 _CLAIMED = f"{Status.PENDING}>{Status.RUNNING}"
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
@@ -177,7 +178,7 @@ class Worker:
         if known is None:
             known = msgspec.json.encode({"worker": self.id, "version": version, "python": self.host.python})
             self._claim_details[self.id, version] = known
-        return Draft(EventType.RUN_CLAIMED, now, state=_CLAIMED, detail=known)
+        return Draft(_CLAIM, now, state=_CLAIMED, detail=known)
 
     def create(self, create: Create) -> asyncio.Future[Outcome]:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""

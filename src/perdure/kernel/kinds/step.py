@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perdure.kernel.requests import Requests
     from perdure.model.event import Event
 
+_COMPLETED: str = EventType.STEP_COMPLETED.value
 P = ParamSpec("P")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -74,7 +75,7 @@ class StepOperation(Operation):
         port.attempt(self)
 
     def settle(self, event: Event) -> None:
-        if event.type == EventType.STEP_COMPLETED:
+        if event.type == _COMPLETED:
             self.answer(event.payload, None)
             return
         error = self._error(event.payload or b"")

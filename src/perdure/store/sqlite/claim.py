@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.store.base import Decide
 
-logger = logging.getLogger("perdure.store")
+logger: logging.Logger = logging.getLogger("perdure.store")
 
 
 def claim(
