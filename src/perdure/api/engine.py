@@ -250,8 +250,9 @@ class Engine:
             outcome = await connection.write(create)
             if worker is not None and isinstance(outcome, Committed):
                 worker.want_claim()
-        if not isinstance(outcome, Committed):
-            await check_existing(connection, create, outcome, definition)
+        if isinstance(outcome, Committed):
+            return Run(self, create.row.id, is_new=True)
+        await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
 
     @overload
@@ -263,7 +264,7 @@ class Engine:
     async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
         """Start a run (see `start` for the options) and wait for its result."""
         handle: Run[Any] = await self.start(workflow, *args, **options)
-        return await handle.result()
+        return await self.await_result(handle.id, is_new=handle.is_new)
 
     def get(self, run_id: str) -> Run[Any]:
         """Return a handle on a run by its id, without looking whether it exists."""
@@ -322,13 +323,14 @@ class Engine:
         """
         await acting.purge(self.connection, run_id, actor=actor, reason=reason)
 
-    async def await_result(self, run_id: str) -> Any:
-        """Wait for a run's end; see `Run.result`."""
+    async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
+        """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""
         connection = self.connection
         reading.possible(run_id)
         while True:
             connection.check()
-            end = await connection.waiters.wait(run_id)
+            end = await connection.waiters.wait(run_id, is_new=is_new)
+            is_new = False
             if end is None and (end := await reading.end_of(connection, run_id)) is None:
                 continue
             row, last = end

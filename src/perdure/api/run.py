@@ -38,13 +38,15 @@ class Run(Generic[R_co]):
 
     Attributes:
         id: id of the run.
+        is_new: whether the `start` that returned the handle recorded the run; False for a repeat, and from `get`.
     """
 
-    __slots__ = ("_engine", "id")
+    __slots__ = ("_engine", "id", "is_new")
 
-    def __init__(self, engine: Owner, run_id: str) -> None:
+    def __init__(self, engine: Owner, run_id: str, *, is_new: bool = False) -> None:
         self._engine = engine
         self.id: str = run_id
+        self.is_new: bool = is_new
 
     def __repr__(self) -> str:
         return f"<Run {self.id!r}>"

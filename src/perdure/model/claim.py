@@ -6,6 +6,7 @@ a store calls `decide` inside its claim transaction.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 TAIL_EVENTS = 24
 """How many events from the end of a log a claim looks at: enough to count deaths."""
+
+
+_CLAIMED: str = EventType.RUN_CLAIMED.value
+_RUNNING: str = Status.RUNNING.value
+_PARKED: str = Status.PARKED.value
 
 
 class ClaimRequest(NamedTuple):
@@ -96,23 +102,38 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
         commit_id: id of the append.
     """
     deaths = count_deaths(recent)
-    before = Status(row.status)
     poison = deaths >= who.max_deaths
-    kind = EventType.RUN_PARKED if poison else EventType.RUN_CLAIMED
-    after = next_status(before, kind)
     epoch = row.epoch + 1
-    reason = _poison(deaths, recent[-1]) if poison else None
-    detail: dict[str, object] = {"worker": who.worker_id}
-    if poison:
-        detail |= {"reason": reason, "help": f"perdure retry {row.id}"}
-    else:
-        detail |= {"version": row.workflow_version, "python": who.python}
-    draft = Draft(kind, now, state=f"{before}>{after}", detail=msgspec.json.encode(detail))
     tail: Tail = tail_of(recent[-1])
-    owner = None if poison else who.worker_id
+    if poison:
+        reason: str | None = _poison(deaths, recent[-1])
+        after, owner = _PARKED, None
+        draft = Draft(
+            EventType.RUN_PARKED.value, now, state=_change(row.status, EventType.RUN_PARKED),
+            detail=msgspec.json.encode({"worker": who.worker_id, "reason": reason, "help": f"perdure retry {row.id}"}),
+        )  # fmt: skip
+    else:
+        reason, after, owner = None, _RUNNING, who.worker_id
+        draft = claim_draft(who, row.status, row.workflow_version, now)
     change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
     append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
     return Claimed(row, append, recent, deaths, poison)
+
+
+def claim_draft(who: Claimant, status: str, version: str, now: int) -> Draft:
+    """Return the event by which ``who`` claims a run that is in ``status``."""
+    return Draft(_CLAIMED, now, state=_change(status, EventType.RUN_CLAIMED), detail=_facts(who, version))
+
+
+@lru_cache(maxsize=1024)
+def _facts(who: Claimant, version: str) -> bytes:
+    return msgspec.json.encode({"worker": who.worker_id, "version": version, "python": who.python})
+
+
+@lru_cache(maxsize=64)
+def _change(status: str, kind: EventType) -> str:
+    before = Status(status)
+    return f"{before}>{next_status(before, kind)}"
 
 
 def _poison(deaths: int, last: Event) -> str:

@@ -46,14 +46,19 @@ class Waiters:
         self.is_here: Callable[[str], bool] = _nowhere
         """Whether a run executes in this process, and so tells by itself."""
 
-    async def wait(self, run_id: str) -> End | None:
-        """Wait until the run is at rest; giving up harms nobody else."""
+    async def wait(self, run_id: str, *, is_new: bool = False) -> End | None:
+        """Wait until the run is at rest; giving up harms nobody else.
+
+        Args:
+            run_id: id of the run.
+            is_new: it was recorded just now and cannot have ended: there is no need to look at once.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[End | None] = loop.create_future()
         waiting = self._futures.setdefault(run_id, set())
         waiting.add(future)
         if not self.is_here(run_id):
-            self._look_at(run_id, loop)
+            self._look_at(None if is_new else run_id, loop)
         try:
             return await future
         finally:
@@ -82,11 +87,12 @@ class Waiters:
         for run_id in list(self._futures):
             self.tell(run_id, None)
 
-    def _look_at(self, run_id: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._new.append(run_id)
+    def _look_at(self, run_id: str | None, loop: asyncio.AbstractEventLoop) -> None:
         if self._wake is None:
             self._wake = asyncio.Event()
-        self._wake.set()
+        if run_id is not None:
+            self._new.append(run_id)
+            self._wake.set()
         if self._watch is None or self._watch.done():
             self._watch = loop.create_task(self._run(self._wake), name="perdure-waiters")
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.errors import StoreCorrupt, StoreError
-from perdure.model.claim import Claimant, Claimed, ClaimRequest, decide
+from perdure.model.claim import Claimant, Claimed, ClaimRequest, claim_draft, decide
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
-from perdure.model.status import EventType, Status
+from perdure.model.status import Status
 from perdure.runtime.adoption import Adoption
 from perdure.runtime.closing import park
 from perdure.runtime.ids import uuid7
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
 CLAIM_BATCH = 200
-_CLAIM: str = EventType.RUN_CLAIMED.value
-_CLAIMED = f"{Status.PENDING}>{Status.RUNNING}"
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
 
@@ -66,8 +64,6 @@ class Worker:
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
-        self._claim_details: dict[tuple[str, str], bytes] = {}
-        """What a claim records, by worker id and version of the workflow."""
         self._claim_wanted = False
         self._backlog = False
         """Whether the last claim took all it was allowed to."""
@@ -172,13 +168,13 @@ class Worker:
         """Whether another run may become active here now."""
         return self.running and self._suspect is None and self.host.free > 0 and self.lease.holds()
 
+    @property
+    def _claimant(self) -> Claimant:
+        return Claimant(self.id, self.host.python, self.host.settings.max_deaths)
+
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""
-        known = self._claim_details.get((self.id, version))
-        if known is None:
-            known = msgspec.json.encode({"worker": self.id, "version": version, "python": self.host.python})
-            self._claim_details[self.id, version] = known
-        return Draft(_CLAIM, now, state=_CLAIMED, detail=known)
+        return claim_draft(self._claimant, Status.PENDING.value, version, now)
 
     def create(self, create: Create) -> asyncio.Future[Outcome]:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
@@ -193,7 +189,7 @@ class Worker:
         self.host.reserved -= 1
         self._on_the_way.discard(create.row.id)
         if recorded and self._is_ours(create.row.owner):
-            self._reside(create.row, 1, create.events)
+            self._begin(self._house(create.row, 1, create.events), create.events)
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -233,7 +229,7 @@ class Worker:
         host = self.host
         limit = min(host.free, CLAIM_BATCH)
         request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=only or self._only)
-        claimant = Claimant(self.id, host.python, host.settings.max_deaths)
+        claimant = self._claimant
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
             return decide(row, recent, claimant, now, host.commit_ids.take())
@@ -247,7 +243,10 @@ class Worker:
                 logger.error("run %s is parked: %s", claimed.row.id, reason)
                 host.waiters.tell(claimed.row.id, (claimed.row, claimed.append.events[-1]))
             elif not claimed.deaths or claimed.deaths < host.settings.max_deaths - 1:
-                await self._take(claimed)
+                if claimed.recent[0].seq == 1:
+                    self._take_whole(claimed, claimed.recent)
+                else:
+                    await self._take(claimed)
             else:
                 suspects.append(claimed)
         if len(suspects) == 1 and not host.runs:
@@ -278,24 +277,27 @@ class Worker:
         return found
 
     async def _take(self, claimed: Claimed) -> None:
-        self._on_the_way.add(claimed.row.id)
-        recent = claimed.recent
-        if recent and recent[0].seq == 1:
-            history: Sequence[Event] = recent
-        else:
-            try:
-                history = await self.host.reader.call(self.host.loop, self.host.store.load, claimed.row.id)
-            except StoreCorrupt as error:
-                self._on_the_way.discard(claimed.row.id)
-                self._park_corrupt(claimed, error)
-                return
-            except StoreError as error:
-                # It stays ours in the database: hand it over by letting the claim count as a restart.
-                logger.warning("cannot read run %s, trying again: %s", claimed.row.id, error)
-                self.host.loop.call_later(0.5, self._take_later, claimed)
-                return
-            history = [event for event in history if event.seq < claimed.append.events[0].seq]
-        self._on_the_way.discard(claimed.row.id)
+        if claimed.recent[0].seq == 1:
+            self._take_whole(claimed, claimed.recent)
+            return
+        run_id = claimed.row.id
+        self._on_the_way.add(run_id)
+        try:
+            history: list[Event] = await self.host.reader.call(self.host.loop, self.host.store.load, run_id)
+        except StoreCorrupt as error:
+            self._on_the_way.discard(run_id)
+            self._park_corrupt(claimed, error)
+            return
+        except StoreError as error:
+            # It stays ours in the database: hand it over by letting the claim count as a restart.
+            logger.warning("cannot read run %s, trying again: %s", run_id, error)
+            self.host.loop.call_later(0.5, self._take_later, claimed)
+            return
+        self._on_the_way.discard(run_id)
+        self._take_whole(claimed, [event for event in history if event.seq < claimed.append.events[0].seq])
+
+    def _take_whole(self, claimed: Claimed, history: Sequence[Event]) -> None:
+        """Take a run whose log before the claim is ``history``."""
         change = claimed.append.change
         if change is not None and self._is_ours(change.owner):
             self._reside(claimed.row, change.epoch, [*history, *claimed.append.events])
@@ -317,9 +319,12 @@ class Worker:
             self.host.loop.create_task(self._take(claimed))
 
     def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
+        self.host.loop.call_soon(self._begin, self._house(row, epoch, events), events)
+
+    def _house(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
         run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
         self.host.runs[run.id] = run
-        self.host.loop.call_soon(self._begin, run, events)
+        return run
 
     def _begin(self, run: ResidentRun, events: Sequence[Event]) -> None:
         """Let a body begin, from a plain callback: never from inside a task of the engine's loop."""
