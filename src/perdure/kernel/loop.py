@@ -71,7 +71,7 @@ class RunTask(asyncio.Task[Any]):
     def __init__(
         self, coro: Coroutine[Any, Any, Any], loop: RunLoop, path: str, context: contextvars.Context, name: str | None
     ) -> None:
-        self.path = path
+        self.path: str = path
         self.prefix: str = f"{path}." if path else ""
         self.count: int = 0
         self.number: int = loop.next_number()
