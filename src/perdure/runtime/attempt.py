@@ -100,7 +100,7 @@ class Attempt(StepScope):
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("_abandoned", "run", "running", "waiting")
+    __slots__ = ("_abandoned", "eager", "run", "running", "waiting")
 
     def __init__(self, run: Owner) -> None:
         self.run: Owner = run
@@ -108,6 +108,8 @@ class Attempts:
         """By operation id. An operation has at most one attempt under way, timed-out threads included."""
         self.waiting: dict[str, int] = {}
         """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
+        self.eager: bool = True
+        """Whether a step may begin, and even end, before the call that starts it returns."""
         self._abandoned = False
 
     @property
@@ -146,7 +148,7 @@ class Attempts:
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.is_async:
-            task = host.start_task(self._run_async(attempt), operation.name, context)
+            task = host.start_task(self._run_async(attempt), operation.name, context, eager=self.eager)
             if running.get(operation.id) is attempt:  # else it has begun and ended at once
                 attempt.task = task
         else:

@@ -184,12 +184,14 @@ class Host:
 
         future.add_done_callback(arrived)
 
-    def start_task(self, coroutine: Coroutine[Any, Any, None], name: str, context: Context) -> asyncio.Task[None]:
-        """Make a task of the engine's loop; it begins at once where Python can do that."""
+    def start_task(
+        self, coroutine: Coroutine[Any, Any, None], name: str, context: Context, *, eager: bool
+    ) -> asyncio.Task[None]:
+        """Make a task of the engine's loop; an eager one begins at once where Python can do that."""
         loop = self.loop
         if not self._plain_tasks:
             return loop.create_task(coroutine, name=name, context=context)
-        if sys.version_info >= (3, 12) and current_task(loop) is None:  # no task can begin inside another
+        if sys.version_info >= (3, 12) and eager and current_task(loop) is None:  # no task can begin inside another
             return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
         return asyncio.Task(coroutine, loop=loop, name=name, context=context)
 

@@ -240,7 +240,10 @@ class ResidentRun:
         if not launcher.holding_all:
             # What was asked for before the message came in begins before it is delivered, as it would on any event
             # loop: clean-up whose first await has been reached is not skipped by a cancel.
+            # It does not end before it either: a cancel that was acknowledged is not lost to the body's last step.
+            self.attempts.eager = False
             launcher.open_gate()
+            self.attempts.eager = True
         launcher.holding_all = False
         for message in messages:
             if message.n > self.inbox_seen:
