@@ -76,5 +76,15 @@ def test_compressed_bytes_are_shown_with_their_codec() -> None:
 )
 def test_damaged_bytes_are_shown_as_damaged(data: bytes, tree: Any) -> None:
     """A page that lists runs must not fail for one of them."""
-    view(data)
-    json.dumps(view(json.dumps(tree).encode()), allow_nan=False)
+    shown = view(data)
+    assert is_json(data) or (isinstance(shown, str) and shown.startswith("<"))
+    page = view(json.dumps(tree).encode())
+    assert json.loads(json.dumps(page, allow_nan=False)) == page
+
+
+def is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
