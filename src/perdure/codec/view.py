@@ -6,6 +6,7 @@ so this may be used on any data, in any process. The result is strict JSON: no N
 
 from __future__ import annotations
 
+from datetime import datetime, time
 from typing import Any
 
 import msgspec
@@ -92,7 +93,8 @@ def _scalar(node: dict[str, Any]) -> Any:
         return f"{text} {node['z']}"
     if node.get("z") is not None:
         try:
-            return Lifting().lift(dict(node)).isoformat()
+            value = Lifting().lift(dict(node))
         except Unreadable:
             return text
+        return value.isoformat() if isinstance(value, datetime | time) else text
     return text

@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.codec.base import open_chain
@@ -65,6 +65,7 @@ def test_compressed_bytes_are_shown_with_their_codec() -> None:
     assert view(data).startswith("<")
 
 
+@example(b"", {"$": "dict", "v": "", "z": 1})
 @given(
     st.binary(),
     st.recursive(
