@@ -17,7 +17,7 @@ from perdure.errors import SchemaTooNew, UsageError
 from perdure.verify.evidence import Case, Fact, Grave, Standing
 from perdure.verify.examination import Report, examine
 
-KNOWN_SCHEMA = 1
+KNOWN_SCHEMA = 2
 """The number of the last migration whose tables this reads."""
 _RUNS = "select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run order by no"
 _FACTS = """

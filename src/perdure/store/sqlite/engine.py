@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, TypeVar
 import apsw
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
+from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat, Message
+from perdure.model.write import Create, SetQueue
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import Tails, apply, fetch, is_text, run_row, tombstone
+from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
+from perdure.store.sqlite.queues import UNREAD, QueueBook, read_book
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 from perdure.store.sqlite.settle import Settlement, has_happened
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import RunRow, Tombstone, WorkerRow
@@ -97,6 +100,7 @@ class SqliteStore:
         self._tails: Tails = {}
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
+        self._book: QueueBook = UNREAD
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
@@ -166,7 +170,7 @@ class SqliteStore:
         if not schema.is_current(session.reader):
             message = f"{self._path}: not a database of this release"
             raise UsageError(message, hint="run `perdure migrate`")
-        for boot_id, base in fetch(session.reader, "meta"):
+        for boot_id, base, _ in fetch(session.reader, "meta"):
             if boot_id == self._machine.boot_id:
                 self._clock.start(base)
 
@@ -243,18 +247,19 @@ class SqliteStore:
 
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
-        if session.writer.data_version() == self._own_version:
+        if session.writer.data_version() == self._own_version and self._book is not UNREAD:
             return  # nobody has written since we did
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"
             raise StoreCorrupt(message)
-        boot_id, base = row[0]
+        boot_id, base, version = row[0]
         if boot_id != self._machine.boot_id:
             message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
             raise UsageError(message, hint="use a database server")
         with sound():
             self._clock.adopt(base)
+            self._book = read_book(session.writer, version, self._book)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
@@ -269,6 +274,7 @@ class SqliteStore:
 
     def _apply(self, session: Session, batch: Sequence[Write]) -> list[Outcome]:
         try:
+            self._check_queues(batch)
             return apply(session.writer, batch, self._clock.now(), self._tails)
         except ENVIRONMENT:
             raise
@@ -277,20 +283,32 @@ class SqliteStore:
             session.rollback()
             session.begin()
             self._agree(session)
+            if any(isinstance(write, SetQueue) for write in batch):
+                self._book = UNREAD
             return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def _check_queues(self, batch: Sequence[Write]) -> None:
+        """Have a batch looked at closely that is to claim a run whose queue counts its claims."""
+        counted = self._book.counted
+        if counted and any(type(one) is Create and one.row.owner and one.row.queue in counted for one in batch):
+            raise Doubt
+
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim due runs in one short transaction."""
         if block:
             with self._opened().reading() as connection:
-                if not claim.candidates(connection, request._replace(limit=1), self._clock.now()):
-                    return []  # the usual case of an idle worker: no need for the write lock
+                book = read_book(connection, fetch(connection, "queue_version")[0][0], self._book)
+                chosen = claim.choose(connection, request._replace(limit=1, shares=()), self._clock.now(), book)
+                if chosen.is_idle:
+                    return chosen.answer([])  # the usual case of an idle worker: no need for the write lock
 
-        def work(session: Session) -> list[Claimed]:
-            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails, self._damaged)
+        def work(session: Session) -> Claims:
+            return claim.claim(
+                session.writer, request, decide, self._clock.now(), self._tails, self._damaged, self._book
+            )
 
-        def look(claimed: list[Claimed]) -> bool | None:
-            return has_happened(self._opened().writer, [one.append for one in claimed])
+        def look(claims: Claims) -> bool | None:
+            return has_happened(self._opened().writer, [one.append for one in claims.taken])
 
         return self._write(work, look, block=block)
 

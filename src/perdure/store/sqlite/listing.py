@@ -13,6 +13,7 @@ from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store.sqlite.batch import SQL, fetch
+from perdure.store.sqlite.queues import states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,17 +117,21 @@ def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
 def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:
     """Count runs by state, what is due by queue and workflow, and list the workers; with ``facts`` about the file."""
     runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
-    waiting = []
+    due: dict[tuple[str, str], tuple[int, int]] = {}
     for queue, workflow in fetch(connection, "pairs"):
-        names = tuple(msgspec.json.encode([name]).decode() for name in (queue, workflow))
-        due, oldest = 0, now
-        for priority, _, _ in fetch(connection, "slots", *names, now):
-            count, first = fetch(connection, "count_due", queue, workflow, priority, now)[0]
-            due, oldest = due + count, min(oldest, first)
-        if due:
-            waiting.append(QueueStats(queue, workflow, due, oldest))
+        for priority, _, keyed, _ in fetch(connection, "levels", queue, msgspec.json.encode([workflow]).decode(), now):
+            if not keyed:
+                _add(due, queue, workflow, *fetch(connection, "count_due", queue, workflow, priority, now)[0])
+    for line in fetch(connection, "keyed_due", now):
+        _add(due, *line)
+    waiting = tuple(QueueStats(*pair, *found) for pair, found in due.items())
     workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
-    return StoreStats(runs, tuple(waiting), workers, facts)
+    return StoreStats(runs, waiting, workers, facts, states(connection, waiting, now))
+
+
+def _add(due: dict[tuple[str, str], tuple[int, int]], queue: str, workflow: str, count: int, oldest: int) -> None:
+    known, since = due.get((queue, workflow), (0, oldest))
+    due[queue, workflow] = known + count, min(since, oldest)
 
 
 def problems(connection: apsw.Connection) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from perdure.model.event import Event, broken_link, tail_of
+from perdure.model.queue import QueueRow
 from perdure.model.run import Message
 from perdure.model.status import TERMINAL
 from perdure.model.write import (
@@ -18,6 +19,7 @@ from perdure.model.write import (
     Append,
     Closed,
     Conflict,
+    Counted,
     Create,
     Existing,
     Failed,
@@ -25,9 +27,11 @@ from perdure.model.write import (
     Outcome,
     Purge,
     Send,
+    SetQueue,
 )
 from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
+from perdure.store.sqlite.queues import set_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +95,11 @@ class Settlement:
         connection = self._connection
         connection.execute("savepoint part")
         try:
-            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now, self._tails)
+            writes = [self._batch[place] for place in accepted]
+            if isinstance(writes[0], SetQueue):
+                outcomes: list[Outcome] = [set_queue(connection, writes[0])]
+            else:
+                outcomes = apply(connection, writes, self._now, self._tails)
             if any(outcome is not COMMITTED for outcome in outcomes):
                 raise Doubt  # noqa: TRY301 - handled like what the database finds
         except ENVIRONMENT:
@@ -116,7 +124,9 @@ class Settlement:
         for place in places:
             write = self._batch[place]
             run_id = run_of(write)
-            if run_id in touched and self._must_look(write, run_id):
+            if isinstance(write, SetQueue):  # by itself: what comes behind it obeys
+                return (accepted, place) if accepted else ([place], place + 1)
+            if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
             self._outcomes[place] = outcome or COMMITTED
@@ -148,6 +158,8 @@ class Settlement:
                 return self._open(write.message.run_id)
             case Purge():
                 return self._purge(write)
+            case SetQueue():
+                return None
 
     def _append(self, write: Append) -> Outcome | None:
         state = self._runs.get(write.run_id)
@@ -185,7 +197,22 @@ class Settlement:
         row = run_row(self._connection, write.row.id) or tombstone(self._connection, write.row.id)
         if row is not None:
             return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
+        refusal = self._queue_refuses(write)
+        if refusal is not None:
+            return refusal
         self._runs[write.row.id] = _State(write.row.status, write.row.epoch, len(write.events))
+        return None
+
+    def _queue_refuses(self, write: Create) -> Outcome | None:
+        row = write.row
+        if row.owner is not None:
+            found = fetch(self._connection, "get_queue", row.queue)
+            if found and QueueRow._make(found[0]).is_counted:
+                return Counted(row.queue)
+        if write.deduplication_key is not None:
+            for (run_id,) in fetch(self._connection, "key_holder", row.queue, write.deduplication_key):
+                holder = run_row(self._connection, run_id)
+                return None if holder is None else Existing(holder)
         return None
 
     def _open(self, run_id: str) -> Outcome | None:
@@ -204,6 +231,11 @@ class Settlement:
         return None
 
 
+def _asks_for_a_key(write: Write) -> bool:
+    """Whether a write may depend on another run: the one that has its deduplication key."""
+    return isinstance(write, Create) and write.deduplication_key is not None
+
+
 def run_of(write: Write) -> str:
     """Return the id of the run a write is about."""
     match write:
@@ -211,6 +243,8 @@ def run_of(write: Write) -> str:
             return write.row.id
         case Send():
             return write.message.run_id
+        case SetQueue():
+            return ""
         case _:
             return write.run_id
 
@@ -236,4 +270,7 @@ def has_happened(connection: apsw.Connection, batch: Sequence[Write], outcomes: 
                 message = write.message
                 waiting = [Message._make(row) for row in fetch(connection, "inbox", message.run_id)]
                 sent = sent or any(one._replace(n=message.n) == message for one in waiting) or None
+            case SetQueue():
+                # Not there does not mean never there: it may have changed nothing.
+                sent = sent or bool(fetch(connection, "change_by", write.queue, write.commit_id)) or None
     return sent

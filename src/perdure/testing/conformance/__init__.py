@@ -20,6 +20,7 @@ from perdure.testing.conformance.creating import CreatingContract
 from perdure.testing.conformance.leasing import LeasingContract
 from perdure.testing.conformance.messaging import MessagingContract
 from perdure.testing.conformance.purging import PurgingContract
+from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
 from perdure.testing.conformance.writing import WritingContract
@@ -33,6 +34,7 @@ class StoreConformance(
     MessagingContract,
     PurgingContract,
     ClaimingContract,
+    QueueingContract,
     LeasingContract,
     ReadingContract,
     SharingContract,
