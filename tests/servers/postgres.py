@@ -21,7 +21,6 @@ USER = "perdure"
 SETTINGS: Mapping[str, str | int] = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
-    "shared_buffers": "32MB",
     "max_wal_size": "256MB",
     "log_checkpoints": "off",
 }
