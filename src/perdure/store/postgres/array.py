@@ -33,6 +33,8 @@ def texts(values: Sequence[str | None]) -> bytes:
         UnicodeEncodeError: half of a surrogate pair.
         AttributeError: not a text.
     """
+    if not values:
+        return _head(0, 0, _TEXT, 0, 0)[:12]
     known = _pieces.get
     return b"".join([_head(1, 1, _TEXT, len(values), 1), *[known(value) or _piece(value) for value in values]])
 

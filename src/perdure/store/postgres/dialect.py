@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import psycopg
 
@@ -64,10 +65,14 @@ class PostgresDialect:
             "synchronous_commit": _SYNCHRONOUS_COMMIT[options.durability],
             "statement_timeout": str(int(options.busy_timeout_s * 1000)),
             "idle_in_transaction_session_timeout": str(_IDLE_MS),
+            "jit": "off",
         }
         self._settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
         alone = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in list(settings.items())[1:])
         self.sql["set_alone"] = f"select {alone}"
+        self._name = uuid4().hex
+        self._channel = f"perdure_{where.schema}"
+        self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
         self._pooled = False
 
@@ -89,7 +94,7 @@ class PostgresDialect:
                 connection = self._dial()
             except psycopg.OperationalError as error:
                 raise self._away(error) from error
-        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True)
+        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
         try:
             found = schema.given(link)
             # A pooler makes up the number of the process that serves a connection.
@@ -122,6 +127,16 @@ class PostgresDialect:
     def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def listen(self, link: PostgresLink) -> bool:
+        """Have hints of other processes sent to this connection."""
+        if not link.pooled:
+            link.execute("listen")
+        return not link.pooled
+
+    def hint(self, link: PostgresLink) -> None:
+        """Send a hint to other processes."""
+        link.execute("hint", self._channel, self._name)
 
     def facts(self, link: PostgresLink) -> tuple[Fact, ...]:
         """Return what this server really is."""

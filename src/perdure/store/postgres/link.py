@@ -19,6 +19,7 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
+from perdure.store.postgres.array import texts
 from perdure.store.postgres.text import escaped, unescaped_row
 from perdure.store.server.dialect import LinkLost, Result, Value
 
@@ -65,12 +66,15 @@ def numbered(sql: str) -> str:
 
 
 def call(statement: Statement, values: Sequence[Value]) -> Call:
-    """Return a call with values given as text, or as bytes."""
+    """Return a call with values given as text, as bytes, or as an array of texts."""
     given: list[bytes | None] = []
     formats: list[int] = []
     for value in values:
         if isinstance(value, bytes):
             given.append(value)
+            formats.append(_BINARY)
+        elif isinstance(value, tuple):
+            given.append(texts(value))
             formats.append(_BINARY)
         else:
             given.append(None if value is None else escaped(str(value)).encode())
@@ -89,7 +93,10 @@ class PostgresLink:
         deadline_s: float,
         *,
         pooled: bool,
+        name: str,
     ) -> None:
+        self._name = name.encode()
+        """What our own hints are known by."""
         self._connection = connection
         self._pgconn = connection.pgconn
         self._statements = statements
@@ -99,6 +106,7 @@ class PostgresLink:
         """A pooler is in between: each transaction may be on another connection to the server."""
         self.usable = True
         self._beginning = False
+        self._heard = 0
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
         self._poll.register(self._pgconn.socket, select.POLLIN)
@@ -144,6 +152,18 @@ class PostgresLink:
             self._beginning = False
         elif self._pgconn.transaction_status != _IDLE:
             self.run([Call(self._statements["rollback"])])
+
+    def heard(self) -> int:
+        """Return how many hints of other processes have come so far."""
+        pgconn = self._pgconn
+        try:
+            pgconn.consume_input()
+        except psycopg.OperationalError:
+            self.usable = False
+            return self._heard + 1
+        while (notice := pgconn.notifies()) is not None:
+            self._heard += notice.extra != self._name
+        return self._heard
 
     def close(self) -> None:
         """Let the connection go."""

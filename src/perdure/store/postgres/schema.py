@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from perdure.errors import UsageError
 from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
 
@@ -56,8 +54,7 @@ class PostgresSchema:
 
     def applied(self) -> list[Applied] | None:
         """Return what was applied; None for a database without a schema of ours."""
-        names = msgspec.json.encode(_OURS).decode()
-        tables = {str(row[0]) for row in self._link.execute("our_tables", self._schema, names).rows}
+        tables = {str(row[0]) for row in self._link.execute("our_tables", self._schema, _OURS).rows}
         if "schema_migration" in tables:
             rows: Any = self._link.execute("migrations").rows
             return [Applied._make(row) for row in rows]

@@ -7,6 +7,7 @@
 `book`          what the second look at a batch that did not fit reads
 `claim`         finding due runs and taking them
 `lease`         workers
+`hint`          telling other processes that something has changed
 `listing`       reading
 `engine`        `perdure.store.base.Store`, put together from these
 ==============  ===========================================================================

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-import msgspec
-
 from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
@@ -26,7 +24,7 @@ class ServerBook(Generic[L]):
 
     def standings(self, run_ids: Sequence[str]) -> Iterable[tuple[str, Standing]]:
         """Return the runs that there are, and lock their rows."""
-        rows = self._link.execute("standings", msgspec.json.encode(run_ids).decode()).rows
+        rows = self._link.execute("standings", tuple(run_ids)).rows
         return [(str(row[0]), Standing(str(row[1]), int(row[2]), int(row[3] or 0))) for row in rows]
 
     def row(self, run_id: str) -> RunRow | None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
@@ -105,8 +103,8 @@ def _candidates(link: L, request: ClaimRequest) -> list[RunRow]:
     return [row for _, row in found[: request.limit]]
 
 
-def _names(request: ClaimRequest) -> tuple[str, str]:
-    return msgspec.json.encode(request.queues).decode(), msgspec.json.encode(request.workflows).decode()
+def _names(request: ClaimRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return request.queues, request.workflows
 
 
 def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
@@ -124,7 +122,7 @@ def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
 
 def _ends(link: L, rows: Sequence[RunRow]) -> dict[str, list[Event]]:
     ends: dict[str, list[Event]] = {row.id: [] for row in rows}
-    for row in link.execute("load_tails", msgspec.json.encode(list(ends)).decode(), TAIL_EVENTS).rows:
+    for row in link.execute("load_tails", tuple(ends), TAIL_EVENTS).rows:
         event = Event._make(row)
         ends[event.run_id].append(event)
     return ends

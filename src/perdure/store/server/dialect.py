@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from perdure.store.server.clock import ServerClock
     from perdure.store.settle import Tails
 
-Value = str | bytes | int | None
+Value = str | bytes | int | tuple[str, ...] | None
+"""What a statement takes; a tuple is a list of texts."""
 
 
 class Fault(Enum):
@@ -89,6 +90,10 @@ class Link(Protocol):
         """Undo the transaction, if there is one. Raises `LinkLost` if even that fails."""
         ...
 
+    def heard(self) -> int:
+        """Return how many hints of other processes have come so far, without waiting for any."""
+        ...
+
     def close(self) -> None:
         """Let the connection go. Never raises."""
         ...
@@ -145,6 +150,14 @@ class Dialect(Protocol[L]):
             Doubt: they do not fit; nothing of them is left.
             Exception: an error of the driver, likewise.
         """
+        ...
+
+    def listen(self, link: L) -> bool:
+        """Have hints of other processes sent to this connection; False where there are none to be had."""
+        ...
+
+    def hint(self, link: L) -> None:
+        """Send a hint to other processes, in a transaction of its own."""
         ...
 
     def facts(self, link: L) -> tuple[Fact, ...]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.run import Heartbeat
-from perdure.model.write import COMMITTED
+from perdure.model.write import COMMITTED, Append
 from perdure.store.server import claim, lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
 from perdure.store.settle import Settlement, Tails, has_happened, is_text
 
@@ -58,6 +59,12 @@ class ServerStore(Generic[L]):
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._next_sweep = 0
+        self._hints: Hints | None = None
+        self._hints_come = False
+        self._changes = 0
+        """Hints of other processes, of all connections so far."""
+        self._heard = 0
+        """Of these, those of the connection there is."""
 
     def open(self) -> None:
         """Connect, migrate, check what the server gives, and learn its clock."""
@@ -73,13 +80,26 @@ class ServerStore(Generic[L]):
             links.close()
             raise
         self._links = links
+        if self._hints_come:
+            self._hints = Hints(self._send_hint)
 
-    def _connect(self, deadline_s: float) -> L:
-        return self._dialect.connect(self._clock, deadline_s)
+    def _connect(self, purpose: str, deadline_s: float) -> L:
+        link = self._dialect.connect(self._clock, deadline_s)
+        if purpose == "work":
+            try:
+                self._hints_come = self._dialect.listen(link)
+            except BaseException:
+                link.close()
+                raise
+            self._changes += 1  # what was said while nobody listened is not known
+        return link
 
     def close(self) -> None:
         """Release everything."""
         links, self._links = self._links, None
+        hints, self._hints = self._hints, None
+        if hints is not None:
+            hints.stop()
         if links is not None:
             links.close()
         self._tails.clear()
@@ -151,7 +171,8 @@ class ServerStore(Generic[L]):
 
         def work(link: L, promise: Promise) -> list[Outcome]:
             promise.writes = batch
-            promise.outcomes = outcomes = [COMMITTED] * len(batch)
+            outcomes: list[Outcome] = [COMMITTED] * len(batch)
+            promise.outcomes = outcomes
             if len(self._tails) > _MOST_TAILS:
                 self._tails.clear()
             try:
@@ -170,7 +191,9 @@ class ServerStore(Generic[L]):
             link.commit()
             return settled
 
-        return self._transact("write", work, lambda promise: list(promise.outcomes))
+        outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
+        self._tell(batch)
+        return outcomes
 
     def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim due runs in one short transaction."""
@@ -227,7 +250,10 @@ class ServerStore(Generic[L]):
             if not due:
                 return []
             self._next_sweep = 0
-            return lease.sweep(link, now)
+            dead = lease.sweep(link, now)
+        if dead and self._hints is not None:
+            self._hints.announce()
+        return dead
 
     # ---- reads ----
 
@@ -266,6 +292,20 @@ class ServerStore(Generic[L]):
             return listing.stats(link, self._dialect.facts(link))
 
     def change_count(self) -> int:
-        """Return a number that changes when another process has written."""
-        self._opened()
-        return 0
+        """Return a number that changes when a hint of another process has come."""
+        with self._opened().try_lend("work") as link:
+            if link is not None:
+                heard = link.heard()
+                if heard != self._heard:
+                    self._changes += 1
+                    self._heard = heard
+        return self._changes
+
+    def _send_hint(self) -> None:
+        with self._opened().lend("work") as link:
+            self._dialect.hint(link)
+
+    def _tell(self, batch: Sequence[Write]) -> None:
+        """Tell others of a batch, if it has anything that somebody may wait for."""
+        if self._hints is not None and not all(isinstance(write, Append) and write.change is None for write in batch):
+            self._hints.announce()

@@ -20,7 +20,7 @@ from perdure.store.server.dialect import L, LinkLost
 class Links(Generic[L]):
     """See the module. Every connection is made when it is first needed."""
 
-    def __init__(self, connect: Callable[[float], L], deadline_s: float) -> None:
+    def __init__(self, connect: Callable[[str, float], L], deadline_s: float) -> None:
         self._connect = connect
         self._deadline_s = deadline_s
         self._pid = os.getpid()
@@ -45,8 +45,11 @@ class Links(Generic[L]):
             self._check()
             limit = deadline_s or self._deadline_s
             link = self._links.get(purpose)
+            if link is not None and not link.usable:
+                self._drop(purpose)
+                link = None
             if link is None:
-                link = self._links[purpose] = self._connect(limit)
+                link = self._links[purpose] = self._connect(purpose, limit)
             link.deadline_s = limit
             try:
                 yield link

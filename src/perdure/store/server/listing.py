@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
@@ -73,7 +71,7 @@ def _by_tag(sql: dict[str, str], query: RunFilter, where: str, values: Sequence[
         given += pair
     if query.statuses:
         parts.append(sql["and_status"])
-        given.append(msgspec.json.encode(query.statuses).decode())
+        given.append(query.statuses)
     return " ".join(parts), given
 
 

@@ -13,8 +13,8 @@ commit
 -- rollback: undo a transaction
 rollback
 
--- clock: the time of the server
-select perdure.clock()
+-- clock: the time of the server; asked before there is a schema, too
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- insert_event: add rows to logs
 insert into perdure.event
@@ -140,7 +140,7 @@ select
     r.id, r.status, r.epoch,
     (select e.seq from perdure.event as e where e.run_id = r.id order by e.seq desc limit 1)
 from perdure.run as r
-where r.id in (select value from json_array_elements_text(?))
+where r.id = any(?::text [])
 order by r.id
 for update of r
 
@@ -161,7 +161,7 @@ select * from perdure.event where run_id = ? and seq >= ? order by seq limit ?
 
 -- load_tails: the ends of several logs, each in order
 select e.*
-from json_array_elements_text(?) as j (run_id)
+from unnest(?::text []) as j (run_id)
 cross join lateral (
     select * from perdure.event where run_id = j.run_id order by seq desc limit ?
 ) as e
@@ -228,15 +228,15 @@ select 1 from perdure.worker where state <> 'live' limit 1
 -- slots: every priority level that has something due, per queue and workflow, by skipping through the index
 with recursive slot (queue, workflow, priority) as (
     select
-        q.value,
-        w.value,
+        q.name,
+        w.name,
         (
             select r.priority from perdure.run as r
-            where r.queue = q.value and r.workflow = w.value and r.wake_at is not null
+            where r.queue = q.name and r.workflow = w.name and r.wake_at is not null
             order by r.priority desc limit 1
         )
-    from json_array_elements_text(?) as q
-    cross join json_array_elements_text(?) as w
+    from unnest(?::text []) as q (name)
+    cross join unnest(?::text []) as w (name)
     union all
     select
         s.queue,
@@ -280,8 +280,8 @@ from perdure.run as r
 inner join perdure.worker as w on r.owner = w.id
 where
     w.state <> 'live'
-    and r.queue in (select value from json_array_elements_text(?))
-    and r.workflow in (select value from json_array_elements_text(?))
+    and r.queue = any(?::text [])
+    and r.workflow = any(?::text [])
 order by r.priority desc, r.no
 limit ?
 for no key update of r skip locked
@@ -313,7 +313,7 @@ where tag.key = ? and tag.value = ?
 and exists (select 1 from perdure.tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
 
 -- and_status: condition: one of some states
-and status in (select value from json_array_elements_text(?))
+and status = any(?::text [])
 
 -- and_workflow: condition: of this workflow
 and workflow = ?
@@ -361,7 +361,7 @@ select pg_advisory_xact_lock(hashtextextended('perdure schema ' || ?, 0))
 -- our_tables: which of these names are tables of the schema
 select c.relname from pg_catalog.pg_class as c
 inner join pg_catalog.pg_namespace as n on c.relnamespace = n.oid
-where n.nspname = ? and c.relname in (select value from json_array_elements_text(?))
+where n.nspname = ? and c.relname = any(?::text [])
 
 -- session: who serves this connection, and what this transaction is given
 select
@@ -374,3 +374,6 @@ select
 select
     set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
     set_config('lock_timeout', '0', true)
+
+-- hint: tell other processes that something has changed; it need not outlive a crash
+select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
