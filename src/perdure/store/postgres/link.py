@@ -101,10 +101,10 @@ class PostgresLink:
         self._pgconn = connection.pgconn
         self._statements = statements
         self._clock = clock
-        self.deadline_s = deadline_s
-        self.pooled = pooled
+        self.deadline_s: float = deadline_s
+        self.pooled: bool = pooled
         """A pooler is in between: each transaction may be on another connection to the server."""
-        self.usable = True
+        self.usable: bool = True
         self._beginning = False
         self._heard = 0
         self._prepared: set[bytes] = set()
