@@ -7,18 +7,19 @@ or needs other code is stepped over in the index, however much there is of it.
 from __future__ import annotations
 
 import logging
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
 
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
-from perdure.store.sqlite.batch import SQL, Doubt, Tails, fetch, plain, run_row
+from perdure.store.line import Chosen, Line
+from perdure.store.settle import Doubt, Tails
+from perdure.store.slots import counted
+from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
-from perdure.store.sqlite.line import Line
-from perdure.store.sqlite.queues import count_claims
+from perdure.store.sqlite.queues import reading, run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,7 +34,7 @@ logger: logging.Logger = logging.getLogger("perdure.store")
 
 def claim(
     connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails, damaged: set[str],
-    book: QueueBook,
+    queues: QueueBook,
 ) -> Claims:  # fmt: skip
     """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
 
@@ -45,7 +46,7 @@ def claim(
         tails: what is known to be in logs.
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
-        book: the settings of the queues.
+        queues: the settings of the queues.
 
     Raises:
         StoreCorrupt: what is due cannot be found out.
@@ -53,7 +54,7 @@ def claim(
     if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
         return Claims([])
     with sound():
-        chosen = choose(connection, request, now, book, damaged)
+        chosen = choose(connection, request, now, queues, damaged)
     recent = _ends(connection, chosen.rows)
     claimed = []
     for row in chosen.rows:
@@ -63,9 +64,7 @@ def claim(
             _pass_over(row.id, damaged, "its log cannot be read")
     if not _record(connection, claimed, now, tails):
         claimed = _record_each(connection, claimed, now, tails, damaged)
-    _keep_up(connection, chosen.lines)
-    if book.rows:
-        count_claims(connection, book, claimed, now)
+    run(connection, [*chosen.aftermath(), *counted(queues.rows, claimed, now)])
     return chosen.answer(claimed)
 
 
@@ -114,59 +113,23 @@ def _pass_over(run_id: str, damaged: set[str], why: str) -> None:
     logger.error("run %r is due and cannot be claimed: %s; run `perdure verify`", run_id, why)
 
 
-class Chosen(NamedTuple):
-    """The runs to claim, and the queues as they were drawn from."""
-
-    rows: list[RunRow]
-    lines: list[Line]
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to be written."""
-        return not self.rows and not any(line.turns for line in self.lines)
-
-    def answer(self, claimed: list[Claimed]) -> Claims:
-        """Return the answer to the claim."""
-        times = [line.open_at for line in self.lines if line.open_at is not None]
-        return Claims(claimed, any(line.held for line in self.lines), min(times, default=None))
-
-
 def choose(
-    connection: apsw.Connection, request: ClaimRequest, now: int, book: QueueBook, damaged: Collection[str] = ()
+    connection: apsw.Connection, request: ClaimRequest, now: int, queues: QueueBook, damaged: Collection[str] = ()
 ) -> Chosen:
-    """Choose the runs to take: of each queue its share first, then whatever there is, in the order of the queues."""
+    """Choose the runs to take. Reads only."""
+    read = reading(connection)
     take_over = request.take_over and bool(fetch(connection, "gone"))
 
     def line(name: str, expected: int) -> Line:
-        row = book.rows.get(name)
-        return Line(connection, name, row, request, now, take_over=take_over, expected=expected, damaged=damaged)
+        row = queues.rows.get(name)
+        return Line(read, name, row, request, now, take_over=take_over, expected=expected, damaged=damaged)
 
     if request.only is not None:
-        run = run_row(connection, request.only)
-        if run is None or run.id in damaged or not _may_claim(connection, run, request, now):
+        row = run_row(connection, request.only)
+        if row is None or row.id in damaged or not _may_claim(connection, row, request, now):
             return Chosen([], [])
-        queue = line(run.queue, 1)
-        return Chosen([run] if queue.admits(run) else [], [queue])
-    shares = request.shares or (request.limit,) * len(request.queues)
-    lines = [line(name, max(share, 1)) for name, share in zip(request.queues, shares, strict=True)]
-    draws = [one.draw() for one in lines]
-    rows: list[RunRow] = []
-    for share, draw in [*zip(request.shares, draws, strict=False), *((request.limit, draw) for draw in draws)]:
-        rows += islice(draw, max(min(share, request.limit - len(rows)), 0))
-    return Chosen(rows, lines)
-
-
-def _keep_up(connection: apsw.Connection, lines: Sequence[Line]) -> None:
-    """Note whose turn it was, and forget slots that do not count any more."""
-    for line in lines:
-        for lane, turn in line.turns.items():
-            wake_at = fetch(connection, "lane_next", *lane)[0][0]
-            if wake_at is None:
-                connection.execute(SQL["delete_lane"], lane)
-            else:
-                connection.execute(SQL["turn_lane"], (*lane, max(wake_at, turn)))
-        if line.ended:
-            connection.executemany(SQL["delete_slot"], ((run_id,) for run_id in line.ended))
+        return Chosen.of_one(row, line(row.queue, 1))
+    return Chosen.of(request, line)
 
 
 def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, now: int) -> bool:

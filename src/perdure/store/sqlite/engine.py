@@ -15,14 +15,15 @@ from perdure.model.write import Create, SetQueue
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
+from perdure.store.settle import Doubt, Settlement, Tails, has_happened, is_text
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
+from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
+from perdure.store.sqlite.book import SqliteBook
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
 from perdure.store.sqlite.queues import UNREAD, QueueBook, read_book
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
-from perdure.store.sqlite.settle import Settlement, has_happened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +101,7 @@ class SqliteStore:
         self._tails: Tails = {}
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
-        self._book: QueueBook = UNREAD
+        self._queues: QueueBook = UNREAD
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
@@ -247,7 +248,7 @@ class SqliteStore:
 
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
-        if session.writer.data_version() == self._own_version and self._book is not UNREAD:
+        if session.writer.data_version() == self._own_version and self._queues is not UNREAD:
             return  # nobody has written since we did
         row = fetch(session.writer, "meta")
         if not row:
@@ -259,7 +260,7 @@ class SqliteStore:
             raise UsageError(message, hint="use a database server")
         with sound():
             self._clock.adopt(base)
-            self._book = read_book(session.writer, version, self._book)
+            self._queues = read_book(session.writer, version, self._queues)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
@@ -268,7 +269,7 @@ class SqliteStore:
             return self._apply(session, batch)
 
         def look(outcomes: list[Outcome]) -> bool | None:
-            return has_happened(self._opened().writer, batch, outcomes)
+            return has_happened(self._book(self._opened()), batch, outcomes)
 
         return self._write(work, look, block=block)
 
@@ -284,12 +285,15 @@ class SqliteStore:
             session.begin()
             self._agree(session)
             if any(isinstance(write, SetQueue) for write in batch):
-                self._book = UNREAD
-            return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
+                self._queues = UNREAD
+            return Settlement(self._book(session), batch).settle()
+
+    def _book(self, session: Session) -> SqliteBook:
+        return SqliteBook(session.writer, self._clock.now(), self._tails)
 
     def _check_queues(self, batch: Sequence[Write]) -> None:
         """Have a batch looked at closely that is to claim a run whose queue counts its claims."""
-        counted = self._book.counted
+        counted = self._queues.counted
         if counted and any(type(one) is Create and one.row.owner and one.row.queue in counted for one in batch):
             raise Doubt
 
@@ -297,18 +301,18 @@ class SqliteStore:
         """Claim due runs in one short transaction."""
         if block:
             with self._opened().reading() as connection:
-                book = read_book(connection, fetch(connection, "queue_version")[0][0], self._book)
-                chosen = claim.choose(connection, request._replace(limit=1, shares=()), self._clock.now(), book)
+                queues = read_book(connection, fetch(connection, "queue_version")[0][0], self._queues)
+                chosen = claim.choose(connection, request._replace(limit=1, shares=()), self._clock.now(), queues)
                 if chosen.is_idle:
                     return chosen.answer([])  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> Claims:
             return claim.claim(
-                session.writer, request, decide, self._clock.now(), self._tails, self._damaged, self._book
+                session.writer, request, decide, self._clock.now(), self._tails, self._damaged, self._queues
             )
 
         def look(claims: Claims) -> bool | None:
-            return has_happened(self._opened().writer, [one.append for one in claims.taken])
+            return has_happened(self._book(self._opened()), [one.append for one in claims.taken])
 
         return self._write(work, look, block=block)
 

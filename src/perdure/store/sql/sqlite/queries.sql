@@ -243,32 +243,63 @@ headed (priority, workflow, keyed, head_at) as (
 
 select priority, workflow, keyed, head_at from headed where head_at <= ?3 order by priority desc
 
--- due: the runs of one line, longest due first
+-- due_plain: the runs without a key of a workflow and priority, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key
 from run
 where
-    queue = ?1 and partition_key is ?2 and workflow = ?3 and priority = ?4 and wake_at is not null and wake_at <= ?5
-    and (wake_at, no) > (?6, ?7)
+    queue = ? and partition_key is null and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    and (wake_at, no) > (?, ?)
 order by wake_at, no
-limit ?8
+limit ?
 
--- lanes: the keys whose turn has come, from a place on
-select turn_at, partition_key from lane
-where queue = ?1 and workflow = ?2 and priority = ?3 and turn_at <= ?4 and (turn_at, partition_key) > (?5, ?6)
-order by turn_at, partition_key
+-- due_keyed: the same of one key
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    queue = ? and partition_key = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    and (wake_at, no) > (?, ?)
+order by wake_at, no
+limit ?
+
+-- lanes: the keys whose turn has come, from a place on, each with its first run if that is due
+select
+    n.turn_at, n.partition_key,
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+from lane as n
+left join run as r on r.no = (
+    select h.no from run as h
+    where
+        h.queue = ?1 and h.partition_key = n.partition_key and h.workflow = ?2 and h.priority = ?3
+        and h.wake_at is not null and h.wake_at <= ?4
+    order by h.wake_at, h.no
+    limit 1
+)
+where n.queue = ?1 and n.workflow = ?2 and n.priority = ?3 and n.turn_at <= ?4 and (n.turn_at, n.partition_key) > (?5, ?6)
+order by n.turn_at, n.partition_key
 limit ?7
 
--- lane_next: when the first run of a line is due
-select min(wake_at) from run
-where queue = ? and partition_key = ? and workflow = ? and priority = ? and wake_at is not null
+-- turn_lane: note a key's turn, or when the first of its runs is due
+update lane
+set
+    turn_at = max(?5, coalesce((
+        select min(r.wake_at) from run as r
+        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+    ), ?5))
+where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
 
--- turn_lane: set when it is a key's turn
-update lane set turn_at = ?5 where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
-
--- delete_lane: forget a key of which nothing waits
-delete from lane where queue = ? and partition_key = ? and workflow = ? and priority = ?
+-- drop_lane: forget a key of which nothing waits
+delete from lane
+where
+    queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+    and not exists (
+        select 1 from run as r
+        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+    )
 
 -- bereft: runs of a queue whose owner is gone
 select
@@ -313,7 +344,7 @@ select * from queue_change where queue = ? order by n desc limit ?
 update meta set queue_version = queue_version + 1 where id = 1
 
 -- slots: places in a queue's limits, and the runs they are for where they count; ?2: a run that waits keeps its own
-select s.run_id, r.partition_key, r.owner, r.status, r.wake_at
+select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
 from slot as s
 left join run as r on
     s.run_id = r.id and s.epoch = r.epoch and (r.status = 'running' or (?2 and r.status = 'waiting'))
@@ -323,7 +354,16 @@ where s.queue = ?1
 insert or replace into slot (run_id, queue, epoch) values (?, ?, ?)
 
 -- delete_slot: forget a place that does not count any more
-delete from slot where run_id = ?
+delete from slot where run_id = ? and epoch = ?
+
+-- drop_slots: forget all places in a queue's limits that do not count any more; ?2: a run that waits keeps its own
+delete from slot
+where
+    queue = ?1
+    and not exists (
+        select 1 from run as r
+        where r.id = slot.run_id and r.epoch = slot.epoch and (r.status = 'running' or (?2 and r.status = 'waiting'))
+    )
 
 -- fill_slots: give a place to every run of a queue that is owned
 insert or replace into slot (run_id, queue, epoch) select id, queue, epoch from run where status = 'running' and queue = ?

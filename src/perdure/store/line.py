@@ -7,22 +7,20 @@ their limit allows: never more of those than the queue has slots taken.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
+from perdure.model.claim import Claims
 from perdure.model.queue import Allowance, QueueRow, place_of, rate_bucket
-from perdure.store.sqlite.batch import fetch
-from perdure.store.sqlite.queues import opens_at, slots_of
-from perdure.store.sqlite.source import MOST_STALE, Candidate, Keys, Lane, Listed, Plain, Source, candidate
+from perdure.model.run import RunRow
+from perdure.store.slots import opens_at, slots_of
+from perdure.store.source import MOST_STALE, Candidate, Keys, Lane, Listed, Plain, Source, candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-    import apsw
-
-    from perdure.model.claim import ClaimRequest
-    from perdure.model.run import RunRow
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.store.slots import Call, Fetch
 
 _UNSEEN = -1
 
@@ -31,7 +29,7 @@ class Line:
     """One queue in one claim.
 
     Args:
-        connection: to read by.
+        fetch: to read by.
         name: name of the queue.
         row: its settings, if it has any.
         request: who claims, and what it can serve.
@@ -43,23 +41,22 @@ class Line:
     Attributes:
         held: whether runs may have been left because of a limit.
         open_at: when a rate that is used up lets the next run be claimed.
-        turns: lanes that were drawn from, or found empty, to the time before which it is not their turn again.
+        turns: lanes that were drawn from, or found empty, to the time of their key's last turn.
         looked: how many lanes were found empty.
-        ended: runs whose slot does not count any more.
     """
 
     def __init__(
-        self, connection: apsw.Connection, name: str, row: QueueRow | None, request: ClaimRequest, now: int, *,
+        self, fetch: Fetch, name: str, row: QueueRow | None, request: ClaimRequest, now: int, *,
         take_over: bool, expected: int, damaged: Collection[str],
     ) -> None:  # fmt: skip
-        self.connection = connection
+        self.fetch: Fetch = fetch
         self.name = name
         self.now = now
         self.expected = expected
         self._row = row
         self._request = request
         self._take_over = take_over
-        slots = slots_of(connection, row, request.worker_id, now)
+        slots = slots_of(fetch, row, request.worker_id, now)
         self._slots = slots
         self._damaged = damaged
         self.excluded: Collection[str] = {*damaged, *slots.returning}
@@ -68,7 +65,6 @@ class Line:
         self.open_at: int | None = None
         self.turns: dict[Lane, int] = {}
         self.looked: int = 0
-        self.ended: tuple[str, ...] = slots.ended
         self._drawn = 0
 
     def admits(self, run: RunRow) -> bool:
@@ -110,6 +106,13 @@ class Line:
         if self.looked >= MOST_STALE:
             self.open_at = self.now
 
+    def aftermath(self) -> list[Call]:
+        """Return what notes whose turn it was, and forgets slots that do not count any more; for after the claim."""
+        calls: list[Call] = [("delete_slot", *one) for one in self._slots.ended]
+        for lane, turn in sorted(self.turns.items()):
+            calls += [("turn_lane", *lane, turn), ("drop_lane", *lane)]
+        return calls
+
     def _place(self, one: Candidate) -> tuple[tuple[int, int], int, str, int]:
         return place_of(self._row, one.row.priority, one.rank), one.rank, one.key, one.number
 
@@ -127,9 +130,9 @@ class Line:
         if self.allowance.full:
             self._hold()
             return
-        workflows = msgspec.json.encode(self._request.workflows).decode()
         fair = self._row is not None and bool(self._row.fair)
-        for priority, workflow, keyed, head_at in fetch(self.connection, "levels", self.name, workflows, self.now):
+        levels = self.fetch("levels", self.name, self._request.workflows, self.now)
+        for priority, workflow, keyed, head_at in levels:
             source = Keys(self, workflow, priority, fair=fair) if keyed else Plain(self, workflow, priority)
             yield source, (place_of(self._row, priority, head_at), head_at, "", _UNSEEN)
 
@@ -138,13 +141,59 @@ class Line:
         found: list[Candidate] = []
         ageing = None if self._row is None else self._row.ageing_us
         if self._take_over:
-            workflows = msgspec.json.encode(self._request.workflows).decode()
-            for row in fetch(self.connection, "bereft", self.name, workflows, ageing):
+            for row in self.fetch("bereft", self.name, self._request.workflows, ageing):
                 one = candidate(row)
                 rank = -1 if ageing is None else one.row.updated_at
                 found.append(one._replace(rank=rank, holds=one.row.id in self._slots.holders))
         for run_id in self._slots.returning:
-            found += [candidate(row)._replace(holds=True) for row in fetch(self.connection, "numbered", run_id)]
+            found += [candidate(row)._replace(holds=True) for row in self.fetch("numbered", run_id)]
         served = self._request.workflows
         found = [one for one in found if one.row.workflow in served and one.row.id not in self._damaged]
         return sorted(found, key=self._place)
+
+
+class Chosen(NamedTuple):
+    """The runs to claim, and the queues as they were drawn from."""
+
+    rows: list[RunRow]
+    lines: list[Line]
+
+    @classmethod
+    def of(cls, request: ClaimRequest, line: Callable[[str, int], Line | None]) -> Chosen:
+        """Draw of each queue its share first, then whatever there is, in the order of the queues.
+
+        Args:
+            request: who claims, and what it can serve.
+            line: makes a queue's line of its name and how much is expected of it; None: not now.
+        """
+        shares = request.shares or (request.limit,) * len(request.queues)
+        drawn: list[tuple[int, Iterator[RunRow]]] = []
+        lines: list[Line] = []
+        for name, share in zip(request.queues, shares, strict=True):
+            made = line(name, max(share, 1))
+            if made is not None:
+                lines.append(made)
+                drawn.append((share, made.draw()))
+        rows: list[RunRow] = []
+        for share, draw in [*(drawn if request.shares else ()), *((request.limit, draw) for _, draw in drawn)]:
+            rows += islice(draw, max(min(share, request.limit - len(rows)), 0))
+        return cls(rows, lines)
+
+    @classmethod
+    def of_one(cls, row: RunRow, line: Line) -> Chosen:
+        """Choose one run, if its queue admits it."""
+        return cls([row] if line.admits(row) else [], [line])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to be written."""
+        return not self.rows and not any(line.turns for line in self.lines)
+
+    def aftermath(self) -> list[Call]:
+        """Return what is to be run after the claim, in its transaction."""
+        return [call for line in self.lines for call in line.aftermath()]
+
+    def answer(self, claimed: list[Claimed]) -> Claims:
+        """Return the answer to the claim."""
+        times = [line.open_at for line in self.lines if line.open_at is not None]
+        return Claims(claimed, any(line.held for line in self.lines), min(times, default=None))

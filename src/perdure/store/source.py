@@ -6,19 +6,17 @@ A source gives its runs in order, one ahead of what is taken. It reads only what
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import apsw
-
     from perdure.model.queue import Allowance
+    from perdure.store.slots import Fetch
 
-_KEYS_AT_ONCE = 32
+_MOST_KEYS_AT_ONCE = 32
 _RUNS_AT_ONCE = 8
 _FIRST = -(2**63)
 MOST_STALE = 1000
@@ -49,7 +47,7 @@ class Lane(NamedTuple):
 class Desk(Protocol):
     """The claim that the sources serve."""
 
-    connection: apsw.Connection
+    fetch: Fetch
     name: str
     now: int
     expected: int
@@ -92,7 +90,7 @@ class Plain:
 
     def __init__(self, desk: Desk, workflow: str, priority: int) -> None:
         self._desk = desk
-        self._where = (desk.name, None, workflow, priority, desk.now)
+        self._where = (desk.name, workflow, priority, desk.now)
         self._rows: list[Candidate] = []
         self._after = (_FIRST, _FIRST)
         self._ended = False
@@ -105,7 +103,7 @@ class Plain:
             return None
         while not self._rows and not self._ended:
             count = desk.expected + len(desk.excluded)
-            found = due(desk, self._where, self._after, count)
+            found = [candidate(row) for row in desk.fetch("due_plain", *self._where, *self._after, count)]
             self._ended = len(found) < count
             if found:
                 self._after = (found[-1].rank, found[-1].number)
@@ -118,29 +116,38 @@ class Plain:
 
 
 class _Lane:
-    """The runs of one key, workflow and priority."""
+    """The runs of one key, workflow and priority; ``head`` is the first, if it was read with the lane."""
 
-    def __init__(self, desk: Desk, lane: Lane, turn: int) -> None:
+    def __init__(self, desk: Desk, lane: Lane, turn: int, head: Candidate | None) -> None:
         self._desk = desk
         self.lane = lane
         self.turn = turn
-        self._after = (_FIRST, _FIRST)
         self._rows: list[Candidate] = []
-        self._ended = False
+        self._ended = head is None
+        self._after = (_FIRST, _FIRST)
+        self.shadowed = False
+        """Whether it has runs that are due and are not claimed from here."""
+        if head is not None:
+            self._note([head])
 
     def head(self) -> Candidate | None:
         """Return the first run that is not taken."""
         desk = self._desk
         while not self._rows and not self._ended:
-            found = due(desk, (*self.lane, desk.now), self._after, _RUNS_AT_ONCE)
+            rows = desk.fetch("due_keyed", *self.lane, desk.now, *self._after, _RUNS_AT_ONCE)
+            found = [candidate(row) for row in rows]
             self._ended = len(found) < _RUNS_AT_ONCE
-            if found:
-                self._after = (found[-1].rank, found[-1].number)
-            self._rows = [one for one in reversed(found) if one.row.id not in desk.excluded]
+            self._note(found)
         if not self._rows:
             return None
         head = self._rows[-1]
         return head._replace(rank=max(head.rank, self.turn), key=self.lane.partition_key)
+
+    def _note(self, found: Sequence[Candidate]) -> None:
+        if found:
+            self._after = (found[-1].rank, found[-1].number)
+        self._rows = [one for one in reversed(found) if one.row.id not in self._desk.excluded]
+        self.shadowed |= len(self._rows) < len(found)
 
     def pop(self) -> None:
         """Take the first run."""
@@ -181,11 +188,11 @@ class Keys:
             if number >= 0:
                 return head
             heappop(heap)
-            if head is None:
+            if head is not None:
+                heappush(heap, (head.rank, key, head.number, lane))
+            elif not lane.shadowed:
                 desk.turns[lane.lane] = lane.turn
                 desk.looked += 1
-            else:
-                heappush(heap, (head.rank, key, head.number, lane))
 
     def pop(self, turn: int | None) -> None:
         """Take the first run; its key's next turn comes after those of the others."""
@@ -201,25 +208,20 @@ class Keys:
     def _load(self) -> None:
         desk = self._desk
         where = (desk.name, self._workflow, self._priority)
-        found = fetch(desk.connection, "lanes", *where, desk.now, *self._last, _KEYS_AT_ONCE)
-        self._ended = len(found) < _KEYS_AT_ONCE
-        for turn, key in found:
+        count = min(desk.expected + 1, _MOST_KEYS_AT_ONCE)
+        found = desk.fetch("lanes", *where, desk.now, *self._last, count)
+        self._ended = len(found) < count
+        for turn, key, *head in found:
             self._last = (turn, key)
             if desk.allowance.admits(key):
                 lane = Lane(desk.name, key, self._workflow, self._priority)
-                heappush(self._heap, (turn, key, -1, _Lane(desk, lane, turn)))
+                first = None if head[0] is None else candidate(head)
+                heappush(self._heap, (turn, key, -1, _Lane(desk, lane, turn, first)))
             else:
                 desk.held = True
 
 
-def due(
-    desk: Desk, where: tuple[str, str | None, str, int, int], after: tuple[int, int], count: int
-) -> list[Candidate]:
-    """Return the next runs of a line that are due."""
-    return [candidate(row) for row in fetch(desk.connection, "due", *where, *after, count)]
-
-
-def candidate(row: tuple[int, *tuple[object, ...]]) -> Candidate:
+def candidate(row: Sequence[Any]) -> Candidate:
     """Return the run of a row that begins with its number."""
     run = RunRow._make(row[1:])
     return Candidate(-1 if run.wake_at is None else run.wake_at, "", row[0], run)

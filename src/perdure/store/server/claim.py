@@ -1,0 +1,167 @@
+"""Finding due runs and taking them, in a short transaction of its own.
+
+A run that somebody else is just claiming is passed over, never waited for; so is a queue that counts its claims. The
+cost of finding is that of the priority levels in use and the runs taken: what is not due, belongs to other queues or
+needs other code is stepped over in the index, however much there is of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from perdure.model.claim import TAIL_EVENTS, Claims
+from perdure.model.event import Event
+from perdure.model.queue import QueueRow
+from perdure.model.run import RunRow
+from perdure.store.line import Chosen, Line
+from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.slots import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.store.base import Decide
+
+logger: logging.Logger = logging.getLogger("perdure.store")
+_LONGEST_MS = "2000"
+"""How long a claim may be at rest between two statements before the server ends it."""
+_SETTLING_US = 10_000_000
+"""So long after a change of a queue's limits claims look for runs that were being claimed as it was made."""
+_SOON_US = 10_000
+"""When to look again at a queue that somebody else is just claiming from."""
+
+
+def is_worthwhile(link: L, request: ClaimRequest, now: int) -> bool:
+    """Whether there may be something to claim: one round trip, and no lock. An idle worker's usual answer is no."""
+    if request.limit < 1:
+        return False
+    if request.only is not None:
+        return True
+    calls: list[tuple[Any, ...]] = [("levels", name, request.workflows, now) for name in request.queues]
+    if request.take_over:
+        calls.append(("gone",))
+    return any(result.rows for result in link.many(*calls))
+
+
+def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str]) -> Claims:
+    """Claim up to ``request.limit`` runs, in the open transaction. A worker whose row is not live gets none.
+
+    Args:
+        dialect: how a batch is written.
+        link: in a transaction.
+        request: who claims, and what it can serve.
+        decide: returns the append that claims a run.
+        damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
+            nobody else from being claimed.
+    """
+    _, live, gone, clock = link.many(
+        ("limit_claim", _LONGEST_MS), ("is_live", request.worker_id), ("gone",), ("clock",)
+    )  # fmt: skip
+    if not live.rows:
+        return Claims([])
+    now = int(clock.rows[0][0])
+    take_over = request.take_over and bool(gone.rows)
+    chosen, settings, waits = _choose(link, request, now, damaged, take_over=take_over)
+    claimed = _take(dialect, link, chosen.rows, decide, now, damaged)
+    calls = [*chosen.aftermath(), *counted(settings, claimed, now)]
+    if calls:
+        link.many(*calls)
+    answer = chosen.answer(claimed)
+    if not waits:
+        return answer
+    return answer._replace(held=True, open_at=min(answer.open_at or now + _SOON_US, now + _SOON_US))
+
+
+def _choose(
+    link: L, request: ClaimRequest, now: int, damaged: Collection[str], *, take_over: bool
+) -> tuple[Chosen, dict[str, QueueRow], bool]:
+    """Lock and return the runs to take, the settings of the queues, and whether one is just being claimed from."""
+    run = None
+    queues = request.queues
+    if request.only is not None:
+        found = link.execute("only", request.only).rows
+        run = RunRow._make(found[0][1:]) if found else None
+        if run is None or run.id in damaged or not _may_claim(link, run, request):
+            return Chosen([], []), {}, False
+        queues = (run.queue,)
+    locked, stored = link.many(("lock_queues", queues), ("queues_of", queues))
+    settings = {row[0]: QueueRow._make(row) for row in stored.rows}
+    mine = {row[0] for row in locked.rows}
+    busy = {name for name, row in settings.items() if row.is_counted and name not in mine}
+    for name in mine:
+        if settings[name].is_limited and now - settings[name].changed_at < _SETTLING_US:
+            link.execute("fill_slots", name)
+
+    def fetch(name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        return link.execute(name, *values).rows
+
+    def line(name: str, expected: int) -> Line | None:
+        if name in busy:
+            return None
+        row = settings.get(name)
+        return Line(fetch, name, row, request, now, take_over=take_over, expected=expected, damaged=damaged)
+
+    if run is None:
+        return Chosen.of(request, line), settings, bool(busy)
+    alone = line(run.queue, 1)
+    return Chosen([], []) if alone is None else Chosen.of_one(run, alone), settings, bool(busy)
+
+
+def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
+    if row.workflow not in request.workflows:
+        return False
+    if row.owner is None:
+        return True
+    return request.take_over and bool(link.execute("is_gone", row.owner).rows)
+
+
+def _take(
+    dialect: Dialect[L], link: L, rows: Sequence[RunRow], decide: Decide, now: int, damaged: set[str]
+) -> list[Claimed]:
+    """Append the claims of these runs and return them."""
+    if not rows:
+        return []
+    recent = _ends(link, rows)
+    claimed = []
+    for row in rows:
+        if recent[row.id]:
+            claimed.append(decide(row, tuple(recent[row.id]), now))
+        else:
+            _pass_over(row.id, damaged, "it has no log")
+    if _record(dialect, link, claimed):
+        return claimed
+    kept = []
+    for one in claimed:
+        if _record(dialect, link, [one]):
+            kept.append(one)
+        else:
+            _pass_over(one.row.id, damaged, "its row and its log contradict each other")
+    return kept
+
+
+def _ends(link: L, rows: Sequence[RunRow]) -> dict[str, list[Event]]:
+    ends: dict[str, list[Event]] = {row.id: [] for row in rows}
+    for row in link.execute("load_tails", tuple(ends), TAIL_EVENTS).rows:
+        event = Event._make(row)
+        ends[event.run_id].append(event)
+    return ends
+
+
+def _record(dialect: Dialect[L], link: L, claimed: Sequence[Claimed]) -> bool:
+    """Append the claims, all of them or none, and say whether they fitted."""
+    try:
+        dialect.attempt(link, [one.append for one in claimed])
+    except LinkLost:
+        raise
+    except Exception as error:
+        if dialect.fault(error) is not Fault.WRITE:
+            raise
+        return False
+    return True
+
+
+def _pass_over(run_id: str, damaged: set[str], why: str) -> None:
+    damaged.add(run_id)
+    logger.error("run %r is due and cannot be claimed: %s; run `perdure verify`", run_id, why)

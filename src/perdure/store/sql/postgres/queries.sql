@@ -1,0 +1,613 @@
+-- Every statement the PostgreSQL backend runs. `perdure` stands for the schema's name, a question mark for a parameter.
+-- What a batch runs takes arrays, one per column: one prepared statement, whatever the number of rows.
+
+-- begin: begin a transaction
+begin
+
+-- begin_alone: the same where nothing may be set for a whole session
+begin isolation level read committed
+
+-- commit: end a transaction
+commit
+
+-- rollback: undo a transaction
+rollback
+
+-- clock: the time of the server; asked before there is a schema, too
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint
+
+-- insert_event: add rows to logs
+insert into perdure.event
+select * from unnest(
+    $1::text [], $2::bigint [], $3::text [], $4::text [], $5::text [], $6::text [], $7::bigint [], $8::bigint [],
+    $9::bigint [], $10::bigint [], $11::text [], $12::bigint [], $13::bytea [], $14::bytea [], $15::bytea [],
+    $16::bytea []
+)
+
+-- check_places: these places of logs must be taken
+select perdure.fits(count(*) = cardinality($1::text []))
+from unnest($1::text [], $2::bigint []) as p (run_id, seq)
+where exists (select 1 from perdure.event as e where e.run_id = p.run_id and e.seq = p.seq)
+
+-- insert_run: create runs; no queue of those that are claimed as they are created may count its claims
+insert into perdure.run (
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+)
+select * from unnest(
+    $1::text [], $2::text [], $3::text [], $4::text [], $5::text [], $6::bigint [], $7::bigint [], $8::text [],
+    $9::bigint [], $10::bigint [], $11::bigint [], $12::bigint [], $13::text [], $14::text [], $15::bigint [],
+    $16::bigint [], $17::text []
+)
+where
+    (
+        select perdure.fits(not exists (select 1 from perdure.queue as q where q.name = any($18::text []) and q.counted))
+    )
+
+-- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
+select perdure.fits(not exists (select 1 from perdure.request where run_id = any($1::text [])))
+
+-- insert_tag: make runs findable by their tags
+insert into perdure.tag (key, value, run_id) select * from unnest($1::text [], $2::text [], $3::text [])
+
+-- change_run: compare-and-set on state and epoch; a message that came in meanwhile makes an unowned run due
+with change as (
+    select * from unnest(
+        $1::text [], $2::text [], $3::bigint [], $4::text [], $5::bigint [], $6::text [], $7::bigint [],
+        $8::bigint [], $9::text [], $10::bigint []
+    ) as c (run_id, before, epoch_before, status, epoch, owner, wake_at, inbox_seen, detail, at)
+),
+
+done as (
+    update perdure.run as r
+    set
+        status = c.status,
+        epoch = c.epoch,
+        owner = c.owner,
+        wake_at = case
+            when c.status in ('pending', 'waiting') and r.inbox_n > c.inbox_seen
+                then least(c.wake_at, perdure.clock())
+            else c.wake_at
+        end,
+        detail = c.detail,
+        updated_at = c.at
+    from change as c
+    where r.id = c.run_id and r.status = c.before and r.epoch = c.epoch_before
+    returning 1
+)
+
+select perdure.fits((select count(*) from done) = cardinality($1::text []))
+
+-- take_message: consume messages
+delete from perdure.inbox as i
+using unnest($1::text [], $2::bigint []) as c (run_id, n)
+where i.run_id = c.run_id and i.n = c.n
+
+-- send: number a message, make an unowned run due, and put the message into the inbox
+with numbered as (
+    update perdure.run
+    set
+        inbox_n = inbox_n + 1,
+        wake_at = case when status in ('pending', 'waiting') then least(wake_at, perdure.clock()) else wake_at end
+    where id = $1::text and status in ('pending', 'running', 'waiting', 'paused', 'parked')
+    returning inbox_n
+),
+
+sent as (
+    insert into perdure.inbox (run_id, n, kind, sent_at, detail)
+    select $1::text, inbox_n, $2::text, $3::bigint, $4::bytea from numbered
+    returning 1
+)
+
+select perdure.fits((select count(*) from sent) = 1)
+
+-- insert_request: leave a tombstone, which also opens the log for deletion
+with gone as (
+    select id, workflow, input_digest, status from perdure.run
+    where id = $1::text and status in ('completed', 'failed', 'cancelled', 'terminated', 'continued')
+    for update
+),
+
+buried as (
+    insert into perdure.request (run_id, workflow, input_digest, status, purged_at, actor, reason)
+    select id, workflow, input_digest, status, $2::bigint, $3::text, $4::text from gone
+    returning 1
+)
+
+select perdure.fits((select count(*) from buried) = 1)
+
+-- purge_event: delete a purged run's log
+delete from perdure.event where run_id = $1::text
+
+-- purge_inbox: delete a purged run's messages
+delete from perdure.inbox where run_id = $1::text
+
+-- purge_tag: delete a purged run's tags, found by its own list of them
+delete from perdure.tag as t
+using perdure.run as r, json_each_text(r.tags::json) as j
+where r.id = $1::text and t.key = j.key and t.value = j.value and t.run_id = r.id
+
+-- purge_run: delete a purged run's row
+delete from perdure.run where id = $1::text
+
+-- savepoint: what follows can be undone by itself
+savepoint part
+
+-- release: keep what was done since the savepoint
+release savepoint part
+
+-- undo: undo what was done since the savepoint
+rollback to savepoint part
+
+-- standings: state, epoch and last seq of these runs, which stay as they are until the transaction ends
+select
+    r.id, r.status, r.epoch,
+    (select e.seq from perdure.event as e where e.run_id = r.id order by e.seq desc limit 1)
+from perdure.run as r
+where r.id = any(?::text [])
+order by r.id
+for update of r
+
+-- commit_at: who wrote a place of a log
+select commit_id from perdure.event where run_id = ? and seq = ?
+
+-- get_run: one run
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run where id = ?
+
+-- get_request: what a purged run left
+select * from perdure.request where run_id = ?
+
+-- load: a log from a place on
+select * from perdure.event where run_id = ? and seq >= ? order by seq limit ?
+
+-- load_tails: the ends of several logs, each in order
+select e.*
+from unnest(?::text []) as j (run_id)
+cross join lateral (
+    select * from perdure.event where run_id = j.run_id order by seq desc limit ?
+) as e
+order by e.run_id, e.seq
+
+-- load_tail: the end of a log, backwards
+select * from perdure.event where run_id = ? order by seq desc limit ?
+
+-- inbox: waiting messages
+select * from perdure.inbox where run_id = ? order by n
+
+-- limit_claim: a claim waits for nobody, and a frozen claimer is not waited for
+select set_config('lock_timeout', '200', true), set_config('idle_in_transaction_session_timeout', ?, true)
+
+-- insert_worker: a worker begins its life; done twice if the answer was lost
+insert into perdure.worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+
+-- is_gone: whether a worker's runs may be taken over
+select 1 from perdure.worker where id = ? and state <> 'live'
+
+-- is_live: whether a worker may claim
+select 1 from perdure.worker where id = ? and state = 'live'
+
+-- heartbeat: extend a live worker's lease, never an upsert
+update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now + ?
+from (select perdure.clock() as now) as t
+where id = ? and state = 'live'
+
+-- leave: end a worker's life
+update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now, state = 'left'
+from (select perdure.clock() as now) as t
+where id = ? and state = 'live'
+
+-- owned: what a worker owns
+select id, epoch, inbox_n from perdure.run where owner = ?
+
+-- sweep_due: whether a sweep would change anything, and when the next lease ends
+select
+    exists (
+        select 1 from perdure.worker where state <> 'live' or expires_at <= (select perdure.clock())
+    ) or exists (
+        select 1 from perdure.run as r
+        where r.owner is not null and not exists (select 1 from perdure.worker as w where w.id = r.owner)
+    ),
+    (select min(expires_at) from perdure.worker where state = 'live')
+
+-- expired: workers whose lease has ended
+select id from perdure.worker where state = 'live' and expires_at <= (select perdure.clock()) order by id
+
+-- bury: mark a worker whose lease has ended
+update perdure.worker set state = 'dead' where id = ? and state = 'live' and expires_at <= (select perdure.clock())
+
+-- orphans: owners without a row
+select distinct r.owner from perdure.run as r
+where r.owner is not null and not exists (select 1 from perdure.worker as w where w.id = r.owner)
+
+-- forget: remove rows of workers that are gone and own nothing
+delete from perdure.worker as w
+where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.owner = w.id)
+
+-- gone: whether there are workers to take over from
+select 1 from perdure.worker where state <> 'live' limit 1
+
+-- levels: every priority of a queue that has something due, and since when, by skipping through the indexes
+with recursive plain (workflow, priority) as (
+    select
+        w.name,
+        (
+            select r.priority from perdure.run as r
+            where
+                r.queue = $1::text and r.partition_key is null and r.workflow = w.name and r.wake_at is not null
+            order by r.priority desc limit 1
+        )
+    from unnest($2::text []) as w (name)
+    union all
+    select
+        s.workflow,
+        (
+            select r.priority from perdure.run as r
+            where
+                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
+                and r.wake_at is not null
+            order by r.priority desc limit 1
+        )
+    from plain as s
+    where s.priority is not null
+),
+
+keyed (workflow, priority) as (
+    select
+        w.name,
+        (
+            select n.priority from perdure.lane as n
+            where n.queue = $1::text and n.workflow = w.name
+            order by n.priority desc limit 1
+        )
+    from unnest($2::text []) as w (name)
+    union all
+    select
+        s.workflow,
+        (
+            select n.priority from perdure.lane as n
+            where n.queue = $1::text and n.workflow = s.workflow and n.priority < s.priority
+            order by n.priority desc limit 1
+        )
+    from keyed as s
+    where s.priority is not null
+),
+
+headed (priority, workflow, keyed, head_at) as (
+    select
+        s.priority, s.workflow, 0,
+        (
+            select r.wake_at from perdure.run as r
+            where
+                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+                and r.wake_at is not null
+            order by r.wake_at limit 1
+        )
+    from plain as s
+    where s.priority is not null
+    union all
+    select
+        s.priority, s.workflow, 1,
+        (
+            select n.turn_at from perdure.lane as n
+            where n.queue = $1::text and n.workflow = s.workflow and n.priority = s.priority
+            order by n.turn_at limit 1
+        )
+    from keyed as s
+    where s.priority is not null
+)
+
+select priority, workflow, keyed, head_at from headed where head_at <= $3::bigint order by priority desc
+
+-- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where
+    queue = $1::text and partition_key is null and workflow = $2::text
+    and priority = $3::bigint and wake_at is not null and wake_at <= $4::bigint
+    and (wake_at, no) > ($5::bigint, $6::bigint)
+order by wake_at, no
+limit $7::bigint
+for no key update skip locked
+
+-- due_keyed: the same of one key
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where
+    queue = $1::text and partition_key = $2::text and workflow = $3::text
+    and priority = $4::bigint and wake_at is not null and wake_at <= $5::bigint
+    and (wake_at, no) > ($6::bigint, $7::bigint)
+order by wake_at, no
+limit $8::bigint
+for no key update skip locked
+
+-- lanes: the keys whose turn has come, from a place on, each with its first run if that is due and nobody's
+select
+    n.turn_at, n.partition_key, h.*
+from perdure.lane as n
+left join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+    from perdure.run as r
+    where r.no = (
+        select f.no from perdure.run as f
+        where
+            f.queue = $1::text and f.partition_key = n.partition_key and f.workflow = $2::text
+            and f.priority = $3::bigint and f.wake_at is not null and f.wake_at <= $4::bigint
+        order by f.wake_at, f.no
+        limit 1
+    )
+    for no key update skip locked
+) as h on true
+where
+    n.queue = $1::text and n.workflow = $2::text and n.priority = $3::bigint and n.turn_at <= $4::bigint
+    and (n.turn_at, n.partition_key) > ($5::bigint, $6::text)
+order by n.turn_at, n.partition_key
+limit $7::bigint
+
+-- turn_lane: note a key's turn, or when the first of its runs is due
+update perdure.lane
+set
+    turn_at = greatest($5::bigint, (
+        select r.wake_at from perdure.run as r
+        where
+            r.queue = $1::text and r.partition_key = $2::text and r.workflow = $3::text and r.priority = $4::bigint
+            and r.wake_at is not null
+        order by r.wake_at limit 1
+    ))
+where queue = $1::text and partition_key = $2::text and workflow = $3::text and priority = $4::bigint
+
+-- drop_lane: forget a key of which nothing waits
+select perdure.drop_lane($1::text, $2::text, $3::text, $4::bigint)
+
+-- bereft: runs of a queue whose owner is gone
+select
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+from perdure.run as r
+inner join perdure.worker as w on r.owner = w.id
+where
+    w.state <> 'live'
+    and r.queue = $1::text
+    and r.workflow = any($2::text [])
+order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
+for no key update of r skip locked
+
+-- numbered: one run with its number, unless somebody else is claiming it
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where id = $1::text
+for no key update skip locked
+
+-- only: one run that is due or owned, unless somebody else is claiming it
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where id = ? and (owner is not null or wake_at <= (select perdure.clock()))
+for no key update skip locked
+
+-- queues: the settings of all queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+
+-- queues_of: the settings of these queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+where name = any(?::text [])
+
+-- lock_queues: those of these queues that count their claims and nobody else is claiming from
+select name from perdure.queue where name = any(?::text []) and counted order by name for no key update skip locked
+
+-- get_queue: the settings of a queue, which stay so until the transaction ends
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+where name = ?
+for no key update
+
+-- make_queue: a queue without settings, if it has none
+insert into perdure.queue (name, fair, hold_while_waiting, paused, changed_at, changes) values (?, 0, 0, 0, 0, 0)
+on conflict do nothing
+
+-- put_queue: the settings of a queue, new or changed
+insert into perdure.queue (
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+)
+values (
+    $1::text, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::bigint,
+    $10::bigint, $11::text, $12::bigint, $13::bigint
+)
+on conflict (name) do update set
+    concurrency = excluded.concurrency,
+    concurrency_per_worker = excluded.concurrency_per_worker,
+    concurrency_per_key = excluded.concurrency_per_key,
+    rate_limit = excluded.rate_limit,
+    rate_us = excluded.rate_us,
+    ageing_us = excluded.ageing_us,
+    fair = excluded.fair,
+    hold_while_waiting = excluded.hold_while_waiting,
+    paused = excluded.paused,
+    declared = excluded.declared,
+    changed_at = excluded.changed_at,
+    changes = excluded.changes
+
+-- insert_change: record a change of a queue
+insert into perdure.queue_change values (?, ?, ?, ?, ?, ?, ?)
+
+-- change_by: whether a change was recorded before
+select 1 from perdure.queue_change where queue = ? and commit_id = ?
+
+-- changes: the last changes of a queue
+select * from perdure.queue_change where queue = ? order by n desc limit ?
+
+-- bump_queues: nothing to do here: the settings are read in each claim
+select 1
+
+-- slots: places in a queue's limits, and the runs they are for where they count
+select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+from perdure.slot as s
+left join perdure.run as r on
+    s.run_id = r.id and s.epoch = r.epoch
+    and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
+where s.queue = $1::text
+
+-- put_slot: give a run a place in its queue's limits
+insert into perdure.slot (run_id, queue, epoch) values (?, ?, ?)
+on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
+
+-- delete_slot: forget a place that does not count any more
+delete from perdure.slot where run_id = ? and epoch = ?
+
+-- drop_slots: forget all places in a queue's limits that do not count any more
+delete from perdure.slot as s
+where
+    s.queue = $1::text
+    and not exists (
+        select 1 from perdure.run as r
+        where
+            r.id = s.run_id and r.epoch = s.epoch
+            and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
+    )
+
+-- fill_slots: give a place to every run of a queue that is owned
+insert into perdure.slot (run_id, queue, epoch)
+select r.id, r.queue, r.epoch from perdure.run as r where r.owner is not null and r.queue = ?
+on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
+where slot.epoch < excluded.epoch
+
+-- starts: claims of a queue in the window of its rate
+select at, n from perdure.queue_start where queue = ? and at > ? order by at
+
+-- count_start: count claims of a queue with a rate
+insert into perdure.queue_start (queue, at, n) values (?, ?, ?)
+on conflict (queue, at) do update set n = queue_start.n + excluded.n
+
+-- forget_starts: drop what has left the window
+delete from perdure.queue_start where queue = ? and at <= ?
+
+-- take_key: give runs a deduplication key that no open run has
+with taken as (
+    insert into perdure.deduplication as d (queue, key, run_id)
+    select * from unnest($1::text [], $2::text [], $3::text [])
+    on conflict (queue, key) do update set run_id = excluded.run_id where not perdure.is_open(d.run_id)
+    returning 1
+)
+
+select perdure.fits((select count(*) from taken) = cardinality($1::text []))
+
+-- key_holder: the open run that has a deduplication key
+select r.id from perdure.deduplication as d
+inner join perdure.run as r on d.run_id = r.id
+where d.queue = ? and d.key = ? and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+
+-- purge_key: delete a purged run's deduplication key
+delete from perdure.deduplication where run_id = $1::text
+
+-- purge_slot: delete a purged run's place
+delete from perdure.slot where run_id = $1::text
+
+-- standing: how many runs of every queue have a wake-up time
+select queue, count(*) from perdure.run where wake_at is not null group by queue
+
+-- owned_of: how many runs of every queue are owned
+select queue, count(*) from perdure.run where owner is not null group by queue
+
+-- by_status: runs in one state; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where status = ?
+
+-- by_tag: runs with a tag; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.tag
+inner join perdure.run on tag.run_id = run.id
+where tag.key = ? and tag.value = ?
+
+-- and_tag: condition: another tag
+and exists (select 1 from perdure.tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
+
+-- and_status: condition: one of some states
+and status = any(?::text [])
+
+-- and_workflow: condition: of this workflow
+and workflow = ?
+
+-- and_version: condition: of this version
+and workflow_version = ?
+
+-- and_queue: condition: of this queue
+and queue = ?
+
+-- and_since: condition: created at or after
+and created_at >= ?
+
+-- and_until: condition: created before
+and created_at < ?
+
+-- and_before: condition: further down in the listing than this row
+and (created_at, id) < (?, ?)
+
+-- newest: order of a listing
+order by created_at desc, id desc
+limit ?
+
+-- count_runs: runs by state
+select status, count(*) from perdure.run group by status
+
+-- waiting: what is due, by queue and workflow
+select queue, workflow, count(*), min(wake_at) from perdure.run
+where wake_at <= (select perdure.clock())
+group by queue, workflow
+order by queue, workflow
+
+-- workers: known workers
+select * from perdure.worker order by id
+
+-- migrations: what was applied
+select number, name, checksum from perdure.schema_migration order by number
+
+-- note_migration: remember what was applied
+insert into perdure.schema_migration (number, name, checksum, applied_at) values (?, ?, ?, perdure.clock())
+
+-- lock_schema: one migration at a time, until the transaction ends
+select pg_advisory_xact_lock(hashtextextended('perdure schema ' || ?, 0))
+
+-- our_tables: which of these names are tables of the schema
+select c.relname from pg_catalog.pg_class as c
+inner join pg_catalog.pg_namespace as n on c.relnamespace = n.oid
+where n.nspname = ? and c.relname = any(?::text [])
+
+-- session: who serves this connection, and what this transaction is given
+select
+    pg_backend_pid(), current_setting('server_version_num')::bigint, current_setting('server_version'),
+    pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('server_encoding'),
+    current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+    current_setting('synchronous_standby_names'), current_setting('data_sync_retry', true)
+
+-- unlimited: let this transaction take its time
+select
+    set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
+    set_config('lock_timeout', '0', true)
+
+-- hint: tell other processes that something has changed; it need not outlive a crash
+select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
