@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
-import psycopg
-import pymysql
 import pytest
 
 from tests.guard.clients import KINDS, Client, Place
+from tests.servers.fixtures import DatabaseServer
+from tests.servers.postgres import USER
 
 TABLES = (
     "create table orders (id integer primary key, state varchar(20), parcel varchar(40))",
-    "create table shipment (order_id integer not null, step varchar(20) not null, number varchar(40) unique,"
-    " unique (order_id, step))",
+    "create table shipment (order_id integer not null, step varchar(20) not null, number varchar(40) unique, "
+    + "unique (order_id, step))",
     "create table ledger (what varchar(100))",
 )
 NAMES = ("orders", "shipment", "ledger", "perdure_guard")
+NewPlace = Callable[[str], Place]
 
 
-def new_place(dialect: str, folder: Path) -> Place:
-    if dialect == "sqlite":
-        return Place("sqlite", file=str(folder / "app.db"))
-    if dialect == "postgresql":
-        place = Place("postgresql", port=int(os.environ["PG"]), user="postgres", database="postgres")
-        with psycopg.connect(place.postgresql(), autocommit=True) as connection:
-            for name in NAMES:
-                connection.execute(f"drop table if exists {name}")  # type: ignore[call-overload]
-        return place
-    place = Place("mysql", port=int(os.environ["MY"]), user="root", database="guards")
-    with closing(pymysql.connect(**place.mysql())) as connection, connection.cursor() as cursor:
+@pytest.fixture(scope="session")
+def server_places(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[NewPlace]:
+    """Give a function from a dialect to one database on its server, the same for all tests of the process."""
+    made: dict[str, tuple[DatabaseServer, Place]] = {}
+
+    def place(dialect: str) -> Place:
+        if dialect not in made:
+            server = shared_servers("mariadb" if dialect == "mysql" else "postgres")
+            made[dialect] = server, Place(dialect, port=server.port, user=USER, database=server.new_database())
+        server, found = made[dialect]
         for name in NAMES:
-            cursor.execute(f"drop table if exists {name}")
-    return place
+            server.execute(f"drop table if exists {name}", database=found.database)
+        return found
+
+    yield place
+    for server, found in made.values():
+        server.drop_database(found.database)
+
+
+@pytest.fixture
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> NewPlace:
+    """Give a function from a dialect to an empty database."""
+
+    def make(dialect: str) -> Place:
+        if dialect == "sqlite":
+            return Place("sqlite", file=str(tmp_path / "app.db"))
+        found: Place = request.getfixturevalue("server_places")(dialect)
+        return found
+
+    return make
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -44,8 +59,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def place(kind: str, tmp_path: Path) -> Place:
-    return new_place(KINDS[kind][1], tmp_path)
+def place(kind: str, new_place: NewPlace) -> Place:
+    return new_place(KINDS[kind][1])
 
 
 Connect = Callable[[], Client]

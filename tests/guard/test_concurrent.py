@@ -131,6 +131,7 @@ def test_a_wait_that_is_too_long_is_told_as_busy(client: Client, kind: str, plac
             other.execute("set lock_timeout = '50ms'")
         elif place.dialect == "mysql":
             other.execute("set innodb_lock_wait_timeout = 1")
+            other.rollback()  # a statement may have begun a transaction
         else:
             other.raw.execute("pragma busy_timeout = 0")
             other.raw.execute("begin")
@@ -142,9 +143,12 @@ def test_a_wait_that_is_too_long_is_told_as_busy(client: Client, kind: str, plac
         finally:
             other.rollback()
 
-    with client.transaction(), client.once("req-1"):
-        with pytest.raises(GuardBusy, match="roll back and do the whole transaction again"):
-            Second(kind, place, impatient).result()
+    with (
+        client.transaction(),
+        client.once("req-1"),
+        pytest.raises(GuardBusy, match="roll back and do the whole transaction again"),
+    ):
+        Second(kind, place, impatient).result()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -26,7 +26,6 @@ from perdure.kernel.scope import CURRENT
 
 T = TypeVar("T")
 _CODEC: Final = JsonCodec()
-_NO_BODY: Final[Any] = object()
 _TEXT = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 _KEY_USED: contextvars.ContextVar[Any] = contextvars.ContextVar("perdure_key_used", default=None)
 """The attempt of a step that has guarded something with the step's key."""
@@ -89,7 +88,7 @@ def _insert_or_read(dialect: str, request_id: str, body_digest: int | None) -> S
 
 
 def _key(dialect: str, request_id: str) -> tuple[str, str]:
-    """Return an id as a value and its place in a statement. On MySQL it is bytes, whatever the connection's encoding."""
+    """Return an id as a value, and its place in a statement. On MySQL it is bytes, whatever the connection encodes."""
     return (request_id.encode().hex(), "unhex(?)") if dialect == MYSQL else (request_id, "?")
 
 
@@ -154,7 +153,7 @@ class Once(Generic[T]):
         self._scope: Any = None
         self._change = change
         self._returns = returns
-        self._digest = None if body is _NO_BODY else digest(_CODEC.encode(body), named=True)
+        self._digest = None if body is None else digest(_CODEC.encode(body), named=True)
         self._link: Link | None = None
         self.request_id: str = self._step_key() if request_id is None else _checked(request_id)
         self.first: bool = False
@@ -262,19 +261,19 @@ def _checked(request_id: object) -> str:
 
 @overload
 def once(
-    connection: Any, request_id: str | None = None, *, body: Any = ..., change: Change | None = None, returns: type[T]
+    connection: Any, request_id: str | None = None, *, body: Any = None, change: Change | None = None, returns: type[T]
 ) -> Once[T]: ...
 @overload
 def once(
     connection: Any,
     request_id: str | None = None,
     *,
-    body: Any = ...,
+    body: Any = None,
     change: Change | None = None,
     returns: None = None,
 ) -> Once[Any]: ...
 def once(
-    connection: Any, request_id: str | None = None, *, body: Any = _NO_BODY, change: Change | None = None,
+    connection: Any, request_id: str | None = None, *, body: Any = None, change: Change | None = None,
     returns: Any = None,
 ) -> Once[Any]:  # fmt: skip
     """Guard a block so that it is done once per request: seen before, the stored answer is there instead.
@@ -285,7 +284,7 @@ def once(
     Args:
         connection: the application's connection, with its transaction.
         request_id: id that whoever sends the request gives to each of its repeats. In a step: the step's key.
-        body: what the request asks for. The same id with another body is refused.
+        body: what the request asks for. The same id with another body is refused; None is not compared.
         change: a state check as well, the double guard: a new request is done only if the change applies.
         returns: class of the answer, where it cannot be found by its name.
 
