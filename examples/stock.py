@@ -1,4 +1,4 @@
-"""Orders that arrive more than once, and are run again by hand: stock, coupon and shipping number are each taken once."""
+"""Orders that arrive more than once, and are run again by hand: stock, coupon and number are each taken once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ create table taken (order_id integer, step text, units integer not null, unique 
 create table coupon (code text primary key, used_by integer);
 create table orders (id integer primary key, state text not null, parcel integer unique);
 insert into stock values (100);
-insert into coupon values ('SPRING-1', null), ('SPRING-2', null), ('SPRING-3', null);
-insert into orders values (1, 'paid', null), (2, 'paid', null), (3, 'paid', null);
+insert into coupon values ('SPRING-1', null), ('SPRING-2', null);
+insert into orders values (1, 'paid', null), (2, 'paid', null);
 """
 
 
@@ -40,13 +40,11 @@ def use_coupon(order: int, code: str) -> None:
         guard.change(database, "coupon", {"code": code}, before={"used_by": None}, after={"used_by": order})
 
 
-@perdure.step(retry=perdure.Retry(initial="10ms", give_up_on=perdure.StateMismatch))
+@perdure.step(retry=perdure.Retry(initial="10ms", give_up_on=(perdure.StateMismatch,)))
 def ship(message: str, order: int) -> int:
-    paid_to_shipped = guard.Change("orders", {"id": order}, before={"state": "paid"}, after={"state": "shipped"})
-    with (
-        shop() as database,
-        guard.once(database, message, body=order, change=paid_to_shipped) as once,
-    ):  # the double guard
+    shipped = guard.Change("orders", {"id": order}, before={"state": "paid"}, after={"state": "shipped"})
+    # The double guard: a message seen before gets its answer, and another one finds the order shipped.
+    with shop() as database, guard.once(database, message, body=order, change=shipped) as once:
         if once.first:
             (once.answer,) = database.execute("select coalesce(max(parcel), 0) + 1 from orders").fetchone()
             database.execute("update orders set parcel = ? where id = ?", (once.answer, order))
@@ -68,11 +66,9 @@ async def main() -> None:
         database.executescript(TABLES)
         guard.create_table(database)
     async with perdure.Engine("sqlite:///shop-runs.db", [fulfil]) as engine:
-        for order in (1, 2, 3):
-            deliveries = (
-                engine.run(fulfil, f"message-{order}", order, 10) for _ in range(5)
-            )  # five runs of one message
-            print(f"order {order}: {set(await asyncio.gather(*deliveries))}")
+        for order in (1, 2):
+            runs = [engine.run(fulfil, f"message-{order}", order, 10) for _ in range(5)]  # of one message
+            print(f"order {order}: {set(await asyncio.gather(*runs))}")
             print(f"order {order} by hand: {await engine.run(fulfil, f'by-hand-{order}', order, 10)}")
     with shop() as database:
         print("stock and what was taken:", *database.execute("select units, (select sum(units) from taken) from stock"))

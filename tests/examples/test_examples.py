@@ -115,14 +115,16 @@ def test_at_most_once_does_not_send_again_what_a_crash_cut_off(start: Start, tmp
 
 def test_stock_coupon_and_number_are_taken_once_under_duplicates_and_by_hand(start: Start, tmp_path: Path) -> None:
     told = lines(start("stock"))
-    assert told[:6] == [
-        f"order {number}{line}"
-        for number in (1, 2, 3)
-        for line in (f": {{'parcel {number}'}}", " by hand: shipped before")
+    assert told == [
+        "order 1: {'parcel 1'}",
+        "order 1 by hand: shipped before",
+        "order 2: {'parcel 2'}",
+        "order 2 by hand: shipped before",
+        "stock and what was taken: (80, 20)",
+        "parcels: (2, 2)",
     ]
-    assert told[6:] == ["stock and what was taken: (70, 30)", "parcels: (3, 3)"]
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
-        assert shop.execute("select used_by from coupon order by code").fetchall() == [(1,), (2,), (3,)]
+        assert shop.execute("select used_by from coupon order by code").fetchall() == [(1,), (2,)]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -364,9 +364,9 @@ KINDS: dict[str, tuple[type[Client], str]] = {
     "psycopg-async": (AsyncPsycopg, "postgresql"),
     "pymysql": (PyMySql, "mysql"),
 }
+KINDS["sqlalchemy-session-sqlite"] = (SqlAlchemySession, "sqlite")
+KINDS["sqlalchemy-async-session-postgresql"] = (AsyncSqlAlchemySession, "postgresql")
 for _dialect in ("sqlite", "postgresql", "mysql"):
     KINDS[f"sqlalchemy-{_dialect}"] = (SqlAlchemy, _dialect)
-    KINDS[f"sqlalchemy-session-{_dialect}"] = (SqlAlchemySession, _dialect)
     KINDS[f"sqlalchemy-async-{_dialect}"] = (AsyncSqlAlchemy, _dialect)
-    KINDS[f"sqlalchemy-async-session-{_dialect}"] = (AsyncSqlAlchemySession, _dialect)
     KINDS[f"django-{_dialect}"] = (Django, _dialect)

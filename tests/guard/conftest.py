@@ -13,8 +13,7 @@ from tests.servers.postgres import USER
 
 TABLES = (
     "create table orders (id integer primary key, state varchar(20), parcel varchar(40))",
-    "create table shipment (order_id integer not null, step varchar(20) not null, number varchar(40) unique, "
-    + "unique (order_id, step))",
+    "create table shipment (order_id int, step varchar(9), number varchar(9) unique, unique (order_id, step))",
     "create table ledger (what varchar(100))",
 )
 NAMES = ("orders", "shipment", "ledger", "perdure_guard")
