@@ -17,7 +17,7 @@ FAST := -n $(WORKERS) --dist loadgroup -m "not serial and $(ALWAYS)"
 SERIAL := -p no:xdist -m "serial and $(ALWAYS)"
 
 # `strace` is the program's name, not a file of ours.
-.PHONY: strace help demo test lint types coverage nightly bench reference install install-dev clean
+.PHONY: strace servers help demo test lint types coverage nightly bench reference install install-dev clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ demo: install ## show a run survive a crash
 	@$(BIN)/perdure demo
 
 # Two parts: what may run side by side, then what needs the machine for itself. Both run even if the first one fails.
-test: install-dev strace ## run the whole suite
+test: install-dev strace servers ## run the whole suite
 	@$(PYTEST) $(FAST); fast=$$?; \
 	$(PYTEST) $(SERIAL); serial=$$?; \
 	if [ $$fast -ne 0 ] || [ $$serial -ne 0 ]; then \
@@ -42,14 +42,14 @@ types: install-dev ## check types, and that the public interface is typed throug
 	@$(BIN)/mypy
 	@PYTHONPATH=src PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pyright --ignoreexternal --verifytypes perdure
 
-coverage: install-dev strace ## run the suite, show the lines it missed, and hold the core to its share of branches
+coverage: install-dev strace servers ## run the suite, show the lines it missed, and hold the core to its share of branches
 	@rm -f .coverage .coverage.* coverage.json
 	@$(PYTEST) $(FAST) --cov --cov-report=; fast=$$?; \
 	$(PYTEST) $(SERIAL) --cov --cov-append --cov-report=term --cov-report=json; serial=$$?; \
 	$(BIN)/python scripts/coverage_floor.py coverage.json; floor=$$?; \
 	[ $$fast -eq 0 ] && [ $$serial -eq 0 ] && [ $$floor -eq 0 ]
 
-nightly: install-dev strace ## run the long campaigns
+nightly: install-dev strace servers ## run the long campaigns
 	@$(PYTEST) -p no:xdist -m nightly --timeout 3600 --hypothesis-profile nightly -s
 
 bench: install ## measure speed
@@ -88,6 +88,17 @@ strace:
 		command -v strace >/dev/null 2>&1 \
 			|| echo "WARNING: strace is missing, so the tests that trace writes WILL FAIL: install it" >&2; \
 	}
+
+# Tests start database servers of their own: private processes that end with them. Debian would also start one of each
+# for the machine; run level 1 tells it not to.
+servers: install-dev
+	@missing=$$($(BIN)/python -m tests.servers.programs); \
+	if [ -n "$$missing" ] && [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then \
+		echo "Installing $$missing ..."; \
+		apt-get -qq update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y $$missing >/dev/null; \
+		missing=$$($(BIN)/python -m tests.servers.programs); \
+	fi; \
+	[ -z "$$missing" ] || echo "WARNING: $$missing missing, so the tests on that database WILL FAIL: install it" >&2
 
 install:
 	$(call install_into_venv,installed installed-dev,.)

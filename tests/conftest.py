@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.process import Spawner, Unprivileged
 
+pytest_plugins = ["tests.servers.fixtures"]
+
 # How long what a test started may take to end after the test.
 GRACE_S = 2.0
 

@@ -26,7 +26,8 @@ def keep_reading() -> None:
         libc.prctl(AMBIENT, AMBIENT_RAISE, READ_AND_SEARCH, 0, 0)
 
 
-def main(command: list[str]) -> None:
+def become_nobody() -> None:
+    """Give up being root for good."""
     nobody = pwd.getpwnam("nobody")
     linux = sys.platform.startswith("linux")
     if linux:
@@ -36,6 +37,10 @@ def main(command: list[str]) -> None:
     os.setuid(nobody.pw_uid)
     if linux:
         keep_reading()
+
+
+def main(command: list[str]) -> None:
+    become_nobody()
     os.execvp(command[0], command)
 
 

@@ -1,0 +1,163 @@
+"""Fixtures: databases on real servers.
+
+The servers behind `new_database` are started when the first test asks for one, and shared by all tests of the process;
+each test gets a database of its own. A test that kills or stops a server, or wants it set up in another way, starts its
+own with `servers`. A server that is not installed fails the test, and the one line of the failure says what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.servers import programs
+from tests.servers.certificate import Certificate, make_certificate
+from tests.servers.mariadb import Mariadb
+from tests.servers.pgbouncer import Pgbouncer
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import Proxy
+from tests.servers.server import Server
+
+DatabaseServer = Postgres | Mariadb
+AServer = TypeVar("AServer", bound=Server)
+KINDS = ("mariadb", "postgres", "postgres18")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database, used by one test."""
+
+    server: DatabaseServer
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.name)
+
+    def execute(self, statement: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
+        """Execute one statement by itself, with all rights. Give its rows."""
+        return self.server.execute(statement, parameters, database=self.name)
+
+    def drop(self) -> None:
+        self.server.drop_database(self.name)
+
+
+class Servers:
+    """Starts servers, and ends at its own end what it started."""
+
+    def __init__(self) -> None:
+        self._closers: list[Callable[[], None]] = []
+
+    def start(self, kind: str, **options: Any) -> DatabaseServer:
+        """Start one of `KINDS`, with the options of its class."""
+        match kind:
+            case "postgres":
+                return self.postgres(**options)
+            case "postgres18":
+                return self.postgres18(**options)
+            case "mariadb":
+                return self.mariadb(**options)
+        raise AssertionError(kind)
+
+    def postgres(self, **options: Any) -> Postgres:
+        """Start the machine's own PostgreSQL."""
+        return self._start(lambda: Postgres(programs.postgres(), **options))
+
+    def postgres18(self, **options: Any) -> Postgres:
+        """Start PostgreSQL 18. It has no TLS."""
+        return self._start(lambda: Postgres(programs.postgres_18(), **options))
+
+    def mariadb(self, **options: Any) -> Mariadb:
+        return self._start(lambda: Mariadb(**options))
+
+    def pgbouncer(self, server: Postgres, **options: Any) -> Pgbouncer:
+        return self._start(lambda: Pgbouncer(server, **options))
+
+    def standby(self, server: Postgres, *, synchronous: bool = True) -> Postgres:
+        """Start a second server that follows the first one."""
+        standby = server.new_standby(synchronous=synchronous)
+        self._closers.append(standby.close)
+        return standby
+
+    def proxy(self, server: DatabaseServer) -> Proxy:
+        """Start a proxy in front of a server, to cut connections at chosen places."""
+        proxy = Proxy(server.port, "mysql" if isinstance(server, Mariadb) else "postgres")
+        self._closers.append(proxy.close)
+        return proxy
+
+    def _start(self, make: Callable[[], AServer]) -> AServer:
+        try:
+            server = make()
+        except programs.MissingProgramError as error:
+            pytest.fail(str(error), pytrace=False)
+        self._closers.append(server.close)
+        server.start()
+        return server
+
+    def close(self) -> None:
+        while self._closers:
+            self._closers.pop()()
+
+
+@pytest.fixture(scope="session")
+def shared_servers() -> Iterator[Callable[[str], DatabaseServer]]:
+    """Give a function from a kind to the one server of that kind that all tests of this process share."""
+    starter, started = Servers(), dict[str, DatabaseServer]()
+
+    def shared(kind: str) -> DatabaseServer:
+        if kind not in started:
+            started[kind] = starter.start(kind)
+        return started[kind]
+
+    yield shared
+    starter.close()
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    """Give a starter of servers of the test's own."""
+    starter = Servers()
+    yield starter
+    starter.close()
+
+
+@pytest.fixture
+def new_database(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[Callable[[str], Database]]:
+    """Give a function from a kind to a new, empty database on the shared server of that kind."""
+    made: list[Database] = []
+
+    def make(kind: str) -> Database:
+        server = shared_servers(kind)
+        made.append(Database(server, server.new_database()))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.drop()
+
+
+@pytest.fixture
+def postgres_db(new_database: Callable[[str], Database]) -> Database:
+    """Give an empty database on the machine's own PostgreSQL."""
+    return new_database("postgres")
+
+
+@pytest.fixture
+def postgres18_db(new_database: Callable[[str], Database]) -> Database:
+    """Give an empty database on PostgreSQL 18."""
+    return new_database("postgres18")
+
+
+@pytest.fixture
+def mariadb_db(new_database: Callable[[str], Database]) -> Database:
+    """Give an empty database on MariaDB."""
+    return new_database("mariadb")
+
+
+@pytest.fixture(scope="session")
+def certificate() -> Certificate:
+    """Give a certificate for servers on loopback."""
+    return make_certificate()

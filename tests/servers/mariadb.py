@@ -1,0 +1,143 @@
+"""A private MariaDB server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pymysql
+
+from tests.servers import programs
+from tests.servers.certificate import Certificate
+from tests.servers.server import HOST, Server, run_lowered
+
+USER = "perdure"
+SETTINGS: Mapping[str, str | int] = {
+    "innodb_buffer_pool_size": "64M",
+    "innodb_log_file_size": "32M",
+    "skip_name_resolve": "on",
+}
+
+
+class Mariadb(Server):
+    """One server with one user who may do everything. Durable, as MariaDB is by default."""
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, str | int] | None = None,
+        password: str | None = None,
+        tls: Certificate | None = None,
+    ) -> None:
+        """Set up, not yet started.
+
+        Args:
+            settings: options of the server, for instance ``{"max_connections": 8}``.
+            password: the user's. None lets everybody on loopback in.
+            tls: offer TLS and refuse connections without it.
+        """
+        self.program = programs.mariadb()
+        super().__init__()
+        self.password, self.tls = password, tls
+        self.data, self.temporary = self.folder / "data", self.folder / "tmp"
+        self._numbers = itertools.count(1)
+        self._settings = dict(SETTINGS) | dict(settings or {})
+        try:
+            self._initialise()
+        except BaseException:
+            self.close()
+            raise
+
+    def _initialise(self) -> None:
+        words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+        size = f"--innodb-log-file-size={self._settings['innodb_log_file_size']}"
+        # Its own folder for temporary files: a server deletes what it finds in there, others' too, when it starts.
+        self.temporary.mkdir()
+        self.own(self.temporary)
+        environment = {"TMPDIR": str(self.temporary)}
+        run_lowered(programs.mariadb_install(), *words, size, f"--datadir={self.data}", env=environment)
+        if self.tls is not None:
+            certificate, key = self.write("server.crt", self.tls.certificate), self.write("server.key", self.tls.key)
+            self._settings |= {"ssl_cert": str(certificate), "ssl_key": str(key), "require_secure_transport": "on"}
+        secret = "" if self.password is None else f" identified by '{self.password}'"
+        # Executed on every start, and good for all of them.
+        first = f"create user if not exists {USER}@'{HOST}'{secret};\n"
+        self.write("first.sql", f"{first}grant all on *.* to {USER}@'{HOST}' with grant option;\n")
+
+    def command(self) -> Sequence[str | Path]:
+        fixed = {
+            "datadir": self.data,
+            "tmpdir": self.temporary,
+            "socket": self.folder / "socket",
+            "pid_file": self.folder / "pid",
+            "bind_address": HOST,
+            "port": self.port,
+            "init_file": self.folder / "first.sql",
+        }
+        return [
+            self.program,
+            "--no-defaults",
+            *(f"--{name.replace('_', '-')}={value}" for name, value in (fixed | self._settings).items()),
+        ]
+
+    def url(self, database: str = "mysql", *, port: int | None = None, **query: str) -> str:
+        """Give the URL of a database of this server, or of the same behind another port."""
+        user = USER if self.password is None else f"{USER}:{quote(self.password, safe='')}"
+        tail = f"?{urlencode(query)}" if query else ""
+        return f"mysql://{user}@{HOST}:{port or self.port}/{database}{tail}"
+
+    def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
+        """Give a connection of the user who may do everything. It commits each statement by itself."""
+        return pymysql.connect(
+            host=HOST,
+            port=self.port,
+            user=USER,
+            password=self.password or "",
+            database=database,
+            autocommit=True,
+            connect_timeout=10,
+            ssl={"check_hostname": False} if self.tls is not None else None,
+        )
+
+    def execute(
+        self, statement: str, parameters: Sequence[object] | None = None, *, database: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Execute one statement by itself. Give its rows."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return list(cursor.fetchall())
+
+    def answers(self) -> bool:
+        try:
+            self.connect().close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
+
+    def new_database(self) -> str:
+        """Make an empty database. Give its name."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"create database {name}")
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database. Connections to it stay, and find it gone."""
+        self.execute(f"drop database if exists {name}")
+
+    def backends(self, database: str) -> list[int]:
+        """Give the ids of the connections to a database."""
+        rows = self.execute("select id from information_schema.processlist where db = %s", [database])
+        return [number for (number,) in rows]
+
+    def cut_connections(self, database: str) -> int:
+        """End every connection to a database in the server's own way. Give how many there were."""
+        found = self.backends(database)
+        for number in found:
+            try:
+                self.execute(f"kill connection {number}")
+            except pymysql.err.OperationalError:  # it ended by itself
+                continue
+        return len(found)
