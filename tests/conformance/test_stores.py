@@ -17,16 +17,28 @@ from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
 from perdure.testing.conformance import StoreConformance
 
+Request = pytest.FixtureRequest
 
-def memory(folder: Path) -> Callable[[], Store]:
+
+def memory(request: Request) -> Callable[[], Store]:
     return MemoryStore
 
 
-def sqlite(folder: Path) -> Callable[[], Store]:
+def sqlite(request: Request) -> Callable[[], Store]:
+    folder: Path = request.getfixturevalue("tmp_path")
     return lambda: SqliteStore(folder / "runs.db", StoreOptions())
 
 
-BACKENDS: dict[str, Callable[[Path], Callable[[], Store]]] = {"memory": memory, "sqlite": sqlite}
+def postgres(request: Request) -> Callable[[], Store]:
+    url: str = request.getfixturevalue("new_database")("postgres").url
+    return lambda: open_store(url, StoreOptions())
+
+
+BACKENDS: dict[str, Callable[[Request], Callable[[], Store]]] = {
+    "memory": memory,
+    "postgres": postgres,
+    "sqlite": sqlite,
+}
 
 
 def backends() -> set[str]:
@@ -44,8 +56,8 @@ def test_every_backend_in_the_folder_is_under_the_suite() -> None:
 
 class TestStores(StoreConformance):
     @pytest.fixture(params=sorted(BACKENDS))
-    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-        return BACKENDS[request.param](tmp_path)
+    def make(self, request: Request) -> Callable[[], Store]:
+        return BACKENDS[request.param](request)
 
 
 class TestOpenedByUrl(StoreConformance):

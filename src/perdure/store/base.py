@@ -170,6 +170,10 @@ class Store(Protocol):
         ...
 
 
+_ALIASES = {"postgresql": "postgres", "mariadb": "mysql"}
+"""Schemes that name a backend by another of its names."""
+
+
 def open_store(url: str, options: StoreOptions) -> Store:
     """Return the store that ``url`` names, not yet opened.
 
@@ -181,6 +185,7 @@ def open_store(url: str, options: StoreOptions) -> Store:
     except ValueError as error:
         message = f"not a database URL: {error}"
         raise UsageError(message) from None
+    scheme = _ALIASES.get(scheme, scheme)
     if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme such as sqlite://'}; expected sqlite:///file.db"
         raise UsageError(message)

@@ -6,7 +6,7 @@
 `schema`        migrations, and joining the file's common clock
 `clock`         that clock
 `batch`         the hot path of a commit
-`settle`        the second look at a batch that did not fit
+`book`          what the second look at a batch that did not fit reads
 `claim`         finding due runs and taking them
 `lease`         workers
 `listing`       reading

@@ -2,7 +2,7 @@
 
 Writes of different runs commute, so they are grouped by kind; writes of one run keep their order. Whatever is unusual
 (a taken place, a state that moved, an id that exists) raises `Doubt` or a driver error, and
-`perdure.store.sqlite.settle` does the batch again with its eyes open.
+`perdure.store.settle` does the batch again with its eyes open.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
+from perdure.store.settle import Doubt, Tails
 from perdure.store.sqltext import queries
 
 if TYPE_CHECKING:
@@ -47,13 +48,7 @@ _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
 
 
-Tails = dict[str, int]
-"""Run id to a seq that is known to be in its log: what the next append is checked against without asking."""
 _Values = tuple[str | bytes | int | None, ...]
-
-
-class Doubt(Exception):
-    """The batch cannot be applied blindly."""
 
 
 def apply(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> list[Outcome]:
@@ -220,15 +215,6 @@ _OPEN = frozenset({"pending", "running", "waiting", "paused", "parked"})
 def _refusal(connection: apsw.Connection, run_id: str) -> Closed | Missing:
     found = fetch(connection, "status_of", run_id)
     return Closed(found[0][0]) if found else Missing(tombstone(connection, run_id))
-
-
-def is_text(run_id: str) -> bool:
-    """Whether an id can be in the database at all; half a surrogate pair cannot."""
-    try:
-        run_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def tombstone(connection: apsw.Connection, run_id: str) -> Tombstone | None:

@@ -15,7 +15,8 @@ import msgspec
 from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import Event
 from perdure.model.run import RunRow
-from perdure.store.sqlite.batch import Doubt, Tails, fetch, plain, run_row
+from perdure.store.settle import Doubt, Tails
+from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
 
 if TYPE_CHECKING:

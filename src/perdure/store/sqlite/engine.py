@@ -13,13 +13,14 @@ from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
+from perdure.store.settle import Settlement, Tails, has_happened, is_text
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
-from perdure.store.sqlite.batch import Tails, apply, fetch, is_text, run_row, tombstone
+from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
+from perdure.store.sqlite.book import SqliteBook
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
-from perdure.store.sqlite.settle import Settlement, has_happened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -263,7 +264,7 @@ class SqliteStore:
             return self._apply(session, batch)
 
         def look(outcomes: list[Outcome]) -> bool | None:
-            return has_happened(self._opened().writer, batch, outcomes)
+            return has_happened(self._book(self._opened()), batch, outcomes)
 
         return self._write(work, look, block=block)
 
@@ -277,7 +278,10 @@ class SqliteStore:
             session.rollback()
             session.begin()
             self._agree(session)
-            return Settlement(session.writer, batch, self._clock.now(), self._tails).settle()
+            return Settlement(self._book(session), batch).settle()
+
+    def _book(self, session: Session) -> SqliteBook:
+        return SqliteBook(session.writer, self._clock.now(), self._tails)
 
     def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
         """Claim due runs in one short transaction."""
@@ -290,7 +294,7 @@ class SqliteStore:
             return claim.claim(session.writer, request, decide, self._clock.now(), self._tails, self._damaged)
 
         def look(claimed: list[Claimed]) -> bool | None:
-            return has_happened(self._opened().writer, [one.append for one in claimed])
+            return has_happened(self._book(self._opened()), [one.append for one in claimed])
 
         return self._write(work, look, block=block)
 

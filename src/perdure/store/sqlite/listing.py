@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
 
-from perdure.errors import StoreCorrupt
-from perdure.model.event import EMPTY_TAIL, Event, broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
+from perdure.store import history
 from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from perdure.model.event import Event
     from perdure.model.filter import RunFilter
 
 _ALL = tuple(status.value for status in Status)
@@ -26,36 +24,17 @@ _NO_LIMIT = -1
 def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None) -> list[Event]:
     """Return a part of a log, with every link of its chain checked.
 
-    One row more is read than asked for, before the first: its chain is what the first is checked against.
-
     Raises:
         StoreCorrupt: a row is missing, or not what was written.
     """
-    if after < 0:
-        rows = fetch(connection, "load_tail", run_id, 1 - after)[::-1]
-        skip = len(rows) > -after
-    else:
-        count = _NO_LIMIT if limit is None else limit + (after > 0)
-        rows = fetch(connection, "load", run_id, after, count)
-        skip = after > 0
-    events = [Event._make(row) for row in rows]
-    if skip and not events:
-        return []
-    if after > 0 and events[0].seq != after:
-        broken: int | None = after
-    else:
-        broken = _broken(run_id, events, skip=skip)
-    if broken is not None:
-        message = f"event {broken} of the log is damaged or missing"
-        raise StoreCorrupt(message, run_id=run_id)
-    return events[skip:] if limit is None else events[skip : skip + limit]
 
+    def from_place(seq: int, count: int | None) -> list[tuple[Any, ...]]:
+        return fetch(connection, "load", run_id, seq, _NO_LIMIT if count is None else count)
 
-def _broken(run_id: str, events: Sequence[Event], *, skip: bool) -> int | None:
-    try:
-        return broken_link(run_id, tail_of(events[0]) if skip else EMPTY_TAIL, events[skip:])
-    except (TypeError, ValueError):  # a column of another type than was written
-        return events[0].seq
+    def from_end(count: int) -> list[tuple[Any, ...]]:
+        return fetch(connection, "load_tail", run_id, count)
+
+    return history.read(run_id, after, limit, from_place, from_end)
 
 
 def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:

@@ -1,17 +1,15 @@
 """The second look at a batch: refuse what moved, isolate what cannot be stored, commit the rest.
 
-All in one transaction that holds the write lock, so what is read here stays true until it ends. Every run's true tail
-comes from one query; each write is then judged in order against what the writes before it will have done.
+All in one transaction in which what is read here stays true. Every run's true tail comes from one query; each write is
+then judged in order against what the writes before it will have done. A database is seen through a `Book`; everything
+else is the same for all of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import msgspec
-
-from perdure.model.event import Event, broken_link, tail_of
-from perdure.model.run import Message
+from perdure.model.event import broken_link, tail_of
 from perdure.model.status import TERMINAL
 from perdure.model.write import (
     COMMITTED,
@@ -26,39 +24,93 @@ from perdure.model.write import (
     Purge,
     Send,
 )
-from perdure.store.sqlite.batch import Doubt, Tails, apply, fetch, is_text, run_row, tombstone
-from perdure.store.sqlite.fault import ENVIRONMENT, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    import apsw
-
+    from perdure.model.event import Event
+    from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
 
 
-class _State(NamedTuple):
-    """A run as the next write of the batch will find it."""
+class Doubt(Exception):
+    """A batch cannot be applied blindly: something in it is not as it was believed to be."""
+
+
+Tails = dict[str, int]
+"""Run id to a seq that is known to be in its log: what the next append is checked against without asking."""
+
+
+class Standing(NamedTuple):
+    """A run as the next write will find it."""
 
     status: str
     epoch: int
     tail: int
+    """Its last seq."""
+
+
+class Book(Protocol):
+    """What is recorded, as the open transaction sees it."""
+
+    def standings(self, run_ids: Sequence[str]) -> Iterable[tuple[str, Standing]]:
+        """Return the runs that there are, and keep them as they are until the transaction ends."""
+        ...
+
+    def row(self, run_id: str) -> RunRow | None:
+        """Return a run."""
+        ...
+
+    def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what a purged run left."""
+        ...
+
+    def last(self, run_id: str) -> Event | None:
+        """Return the end of a log."""
+        ...
+
+    def commit_id(self, run_id: str, seq: int) -> int | None:
+        """Return who wrote a place of a log."""
+        ...
+
+    def inbox(self, run_id: str) -> Sequence[Message]:
+        """Return the messages that wait."""
+        ...
+
+    def attempt(self, writes: Sequence[Write]) -> None:
+        """Apply writes, all of them or none; the transaction goes on either way.
+
+        Raises:
+            Exception: they cannot be applied; nothing of them is left.
+        """
+        ...
+
+    def is_environment(self, error: Exception) -> bool:
+        """Whether an error says nothing about the write at hand: it must not be blamed for it."""
+        ...
+
+    def translate(self, error: Exception) -> Exception | None:
+        """Return what an error of the driver means; None if it is not one."""
+        ...
 
 
 class Settlement:
     """One batch on its second look."""
 
-    def __init__(self, connection: apsw.Connection, batch: Sequence[Write], now: int, tails: Tails) -> None:
-        self._connection = connection
-        self._tails = tails
+    def __init__(self, book: Book, batch: Sequence[Write]) -> None:
+        self._book = book
         self._batch = batch
-        self._now = now
         self._outcomes: list[Outcome] = [COMMITTED] * len(batch)
         self._doubtful: set[str] = set()
         """Runs that had a create or append refused: what is queued behind may build on that, or on the log there is."""
-        ids = [run_id for run_id in {run_of(write): None for write in batch} if is_text(run_id)]
-        rows = fetch(connection, "tails", msgspec.json.encode(ids).decode())
-        self._runs = {run_id: _State(status, epoch, tail or 0) for run_id, status, epoch, tail in rows}
+        self._runs: dict[str, Standing] = {}
+        self._look({run_of(write): None for write in batch})
+
+    def _look(self, run_ids: Iterable[str]) -> None:
+        known = [run_id for run_id in run_ids if is_text(run_id)]
+        for run_id in known:
+            self._runs.pop(run_id, None)
+        self._runs.update(self._book.standings(known))
 
     def settle(self) -> list[Outcome]:
         """Apply what can be applied and answer each write."""
@@ -70,13 +122,14 @@ class Settlement:
         before = dict(self._runs), set(self._doubtful)
         try:
             accepted, rest = self._judge(places)
-            self._apply(accepted)
-        except ENVIRONMENT:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is narrowed down to one write
+            if accepted:
+                self._book.attempt([self._batch[place] for place in accepted])
+        except Exception as error:
+            if self._book.is_environment(error):
+                raise
             self._runs, self._doubtful = before
             if len(places) == 1:
-                self._fail(places[0], error)
+                self._alone(places[0], error)
                 return
             middle = places.start + len(places) // 2
             self._part(range(places.start, middle))
@@ -85,29 +138,22 @@ class Settlement:
         if rest is not None:
             self._part(range(rest, places.stop))
 
-    def _apply(self, accepted: list[int]) -> None:
-        if not accepted:
-            return
-        connection = self._connection
-        connection.execute("savepoint part")
-        try:
-            outcomes = apply(connection, [self._batch[place] for place in accepted], self._now, self._tails)
-            if any(outcome is not COMMITTED for outcome in outcomes):
-                raise Doubt  # noqa: TRY301 - handled like what the database finds
-        except ENVIRONMENT:
-            raise
-        except Exception:
-            self._tails.clear()
-            connection.execute("rollback to part")
-            connection.execute("release part")
-            raise
-        connection.execute("release part")
-
-    def _fail(self, place: int, error: Exception) -> None:
+    def _alone(self, place: int, error: Exception) -> None:
+        """Answer a write that the database refuses: somebody else may have been first, else it is to blame itself."""
         write = self._batch[place]
-        if isinstance(write, Append | Create):
+        self._look([run_of(write)])
+        try:
+            outcome = self._answer(write)
+        except Exception as second:
+            if self._book.is_environment(second):
+                raise
+            outcome = None
+        if outcome is None:
+            self._look([run_of(write)])
+            outcome = Failed(self._book.translate(error) or error)
+        self._outcomes[place] = outcome
+        if outcome is not COMMITTED and isinstance(write, Append | Create):
             self._doubtful.add(run_of(write))
-        self._outcomes[place] = Failed(translate(error) or error)
 
     def _judge(self, places: range) -> tuple[list[int], int | None]:
         """Return the places to apply, and the first place that cannot be judged before they are."""
@@ -166,7 +212,7 @@ class Settlement:
         elif (change.before, change.epoch_before) != (state.status, state.epoch):
             return Conflict(state.tail)
         else:
-            self._runs[write.run_id] = _State(change.after, change.epoch, last.seq)
+            self._runs[write.run_id] = Standing(change.after, change.epoch, last.seq)
         return None
 
     def _continues(self, write: Append) -> bool:
@@ -174,30 +220,30 @@ class Settlement:
 
         A repeated start, or an operator who was too late, is refused; the run may go on in the very same batch.
         """
-        last = fetch(self._connection, "load_tail", write.run_id, 1)
-        return bool(last) and broken_link(write.run_id, tail_of(Event._make(last[0])), write.events) is None
+        last = self._book.last(write.run_id)
+        return last is not None and broken_link(write.run_id, tail_of(last), write.events) is None
 
     def _is_there(self, *events: Event) -> bool:
         """Whether these very events were stored before: by their own ids, which no other writer uses."""
-        return all(fetch(self._connection, "commit_at", one.run_id, one.seq) == [(one.commit_id,)] for one in events)
+        return all(self._book.commit_id(one.run_id, one.seq) == one.commit_id for one in events)
 
     def _create(self, write: Create) -> Outcome | None:
-        row = run_row(self._connection, write.row.id) or tombstone(self._connection, write.row.id)
+        row = self._book.row(write.row.id) or self._book.tombstone(write.row.id)
         if row is not None:
             return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
-        self._runs[write.row.id] = _State(write.row.status, write.row.epoch, len(write.events))
+        self._runs[write.row.id] = Standing(write.row.status, write.row.epoch, len(write.events))
         return None
 
     def _open(self, run_id: str) -> Outcome | None:
         state = self._runs.get(run_id)
         if state is None:
-            return Missing(tombstone(self._connection, run_id))
+            return Missing(self._book.tombstone(run_id))
         return Closed(state.status) if state.status in TERMINAL else None
 
     def _purge(self, write: Purge) -> Outcome | None:
         state = self._runs.get(write.run_id)
         if state is None:
-            return Missing(tombstone(self._connection, write.run_id))
+            return Missing(self._book.tombstone(write.run_id))
         if state.status not in TERMINAL:
             return Closed(state.status)
         del self._runs[write.run_id]
@@ -215,7 +261,16 @@ def run_of(write: Write) -> str:
             return write.run_id
 
 
-def has_happened(connection: apsw.Connection, batch: Sequence[Write], outcomes: Sequence[Outcome] = ()) -> bool | None:
+def is_text(run_id: str) -> bool:
+    """Whether an id can be in a database at all; half a surrogate pair cannot."""
+    try:
+        run_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def has_happened(book: Book, batch: Sequence[Write], outcomes: Sequence[Outcome] = ()) -> bool | None:
     """Find out by our own ids whether a transaction that carried ``batch`` was committed. One write tells of all.
 
     None: there is nothing to tell it by.
@@ -227,13 +282,12 @@ def has_happened(connection: apsw.Connection, batch: Sequence[Write], outcomes: 
         match write:
             case Append() | Create():
                 last = write.events[-1]
-                return fetch(connection, "commit_at", last.run_id, last.seq) == [(last.commit_id,)]
+                return book.commit_id(last.run_id, last.seq) == last.commit_id
             case Purge():
-                grave = tombstone(connection, write.run_id)
+                grave = book.tombstone(write.run_id)
                 return grave is not None and grave.purged_at == write.at
             case Send():
                 # Not there does not mean never there: its run may have taken it in meanwhile.
                 message = write.message
-                waiting = [Message._make(row) for row in fetch(connection, "inbox", message.run_id)]
-                sent = sent or any(one._replace(n=message.n) == message for one in waiting) or None
+                sent = sent or any(one._replace(n=message.n) == message for one in book.inbox(message.run_id)) or None
     return sent

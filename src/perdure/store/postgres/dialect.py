@@ -1,0 +1,151 @@
+"""`perdure.store.server.dialect.Dialect` for PostgreSQL, and how a store on it is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+
+from perdure.errors import StoreUnavailable, UsageError
+from perdure.store.base import Capabilities
+from perdure.store.instrumented import Instrumented
+from perdure.store.postgres import batch, fault, schema
+from perdure.store.postgres.address import Address, address
+from perdure.store.postgres.facts import facts
+from perdure.store.postgres.link import PostgresLink
+from perdure.store.server.engine import ServerStore
+from perdure.store.sqltext import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.model.filter import Fact
+    from perdure.model.write import Write
+    from perdure.store.base import Store, StoreOptions
+    from perdure.store.server.clock import ServerClock
+    from perdure.store.server.dialect import Fault
+    from perdure.store.settle import Tails
+
+_CAPABILITIES = Capabilities("postgres", inline=False, durability=("host", "quorum", "process"), shared=True)
+_SYNCHRONOUS_COMMIT = {"host": "on", "quorum": "on", "process": "off"}
+_KEEPALIVE = {
+    "connect_timeout": "5", "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "3",
+    "keepalives_count": "3", "tcp_user_timeout": "15000", "application_name": "perdure",
+}  # fmt: skip
+_IDLE_MS = 5000
+"""How long the server waits for the rest of a transaction."""
+
+
+def open_store(url: str, options: StoreOptions) -> Store:
+    """Return the store a ``postgresql:`` URL names.
+
+    Raises:
+        UsageError: the URL is not one, or asks for a durability that PostgreSQL does not have.
+    """
+    return Instrumented(ServerStore(PostgresDialect(address(url), options), options), fault.translate)
+
+
+class PostgresDialect:
+    """See the module."""
+
+    def __init__(self, where: Address, options: StoreOptions) -> None:
+        if options.durability not in _SYNCHRONOUS_COMMIT:
+            message = f"PostgreSQL has no durability {options.durability!r}"
+            raise UsageError(message, hint=f"it gives {', '.join(_SYNCHRONOUS_COMMIT)}")
+        self.capabilities: Capabilities = _CAPABILITIES
+        self.place: str = where.shown
+        self.sql: dict[str, str] = {
+            name: schema.in_schema(text, where.schema) for name, text in queries("postgres").items()
+        }
+        self._where = where
+        self._durability = options.durability
+        settings = {
+            "default_transaction_isolation": "read committed",
+            "synchronous_commit": _SYNCHRONOUS_COMMIT[options.durability],
+            "statement_timeout": str(int(options.busy_timeout_s * 1000)),
+            "idle_in_transaction_session_timeout": str(_IDLE_MS),
+            "jit": "off",
+        }
+        self._settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+        alone = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in list(settings.items())[1:])
+        self.sql["set_alone"] = f"select {alone}"
+        self._name = uuid4().hex
+        self._channel = f"perdure_{where.schema}"
+        self.sql["listen"] = f'listen "{self._channel}"'
+        self._statements = batch.statements(self.sql)
+        self._pooled = False
+
+    def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
+        """Make a connection."""
+        if not self._pooled:
+            own = self._where.parameters.get("options", "")
+            try:
+                connection = self._dial(options=f"{own} {self._settings}".strip())
+            except psycopg.OperationalError as error:
+                # A pooler refuses settings at the start of a connection: what else is wrong will show again.
+                try:
+                    connection = self._dial()
+                except psycopg.OperationalError:
+                    raise self._away(error) from error
+                self._pooled = True
+        else:
+            try:
+                connection = self._dial()
+            except psycopg.OperationalError as error:
+                raise self._away(error) from error
+        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
+        try:
+            found = schema.given(link)
+            # A pooler makes up the number of the process that serves a connection.
+            self._pooled = self._pooled or found.pid != connection.pgconn.backend_pid
+            link.pooled = self._pooled
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _dial(self, **more: str) -> psycopg.Connection[Any]:
+        parameters = {**_KEEPALIVE, **self._where.parameters, **more, "client_encoding": "UTF8"}
+        return psycopg.connect(autocommit=True, **parameters)  # type: ignore[arg-type]
+
+    def _away(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(f"{self.place}: {fault.said(error)}")
+
+    def prepare(self, link: PostgresLink, *, migrate: bool, create: bool, read_only: bool) -> None:
+        """Check what the server gives, and bring the schema up to date."""
+        link.begin()
+        found = schema.given(link)
+        link.rollback()
+        schema.check(found, self._durability)
+        schema.prepare(link, self._where.schema, migrate=migrate, create=create, read_only=read_only)
+
+    def apply(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> None:
+        """Commit a batch in a transaction of its own."""
+        batch.apply(link, self._statements, writes, tails)
+
+    def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
+        """Apply writes inside the open transaction."""
+        batch.attempt(link, self._statements, writes)
+
+    def listen(self, link: PostgresLink) -> bool:
+        """Have hints of other processes sent to this connection."""
+        if not link.pooled:
+            link.execute("listen")
+        return not link.pooled
+
+    def hint(self, link: PostgresLink) -> None:
+        """Send a hint to other processes."""
+        link.execute("hint", self._channel, self._name)
+
+    def facts(self, link: PostgresLink) -> tuple[Fact, ...]:
+        """Return what this server really is."""
+        return facts(link, self._where.schema, self._durability)
+
+    def fault(self, error: Exception) -> Fault:
+        """Say what an error is about."""
+        return fault.fault(error)
+
+    def translate(self, error: Exception) -> Exception | None:
+        """Return what to raise instead of an error."""
+        return fault.translate(error)

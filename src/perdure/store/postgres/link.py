@@ -1,0 +1,315 @@
+"""One connection to PostgreSQL.
+
+INV-1  Statements go out as one pipeline, which the server answers as a whole: a call is one round trip.
+INV-2  After an error the transaction is only ever undone. COMMIT counts only when it is answered by COMMIT.
+INV-3  A call that takes longer than its deadline, or whose answer breaks off, ends the connection.
+INV-4  Behind a pooler there is no state of a session: nothing prepared, nothing set, nothing listened to.
+"""
+
+from __future__ import annotations
+
+import select
+from contextlib import suppress
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+from perdure.store.postgres.array import texts
+from perdure.store.postgres.text import escaped, unescaped_row
+from perdure.store.server.dialect import LinkLost, Result, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.store.server.clock import ServerClock
+
+_IDLE, _IN_ERROR = pq.TransactionStatus.IDLE, pq.TransactionStatus.INERROR
+_OK, _ROWS, _SYNC = pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.PIPELINE_SYNC
+_FATAL, _SKIPPED = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED
+_UNSURE = frozenset({"08", "57", "58", "XX"})
+"""Classes of errors after which a COMMIT may have happened all the same: the server was stopped, or failed, in it."""
+_STALE = frozenset({"0A000", "26000", "42P05"})
+"""What is prepared is not what it was: the schema has changed, or another session is answering."""
+_BINARY = 1
+
+
+class Statement:
+    """A statement with a name of its own, under which a connection may have prepared it."""
+
+    __slots__ = ("columns", "name", "sql")
+    _numbers = count(1)
+
+    def __init__(self, sql: str, columns: Sequence[int] = ()) -> None:
+        self.sql: bytes = numbered(sql).encode()
+        self.columns: tuple[int, ...] = tuple(columns)
+        """Object ids of its parameters, all binary; empty if they are to be found out, and are text."""
+        self.name: bytes = b"perdure_%d" % next(self._numbers)
+
+
+class Call(NamedTuple):
+    """A statement and what it is run with."""
+
+    statement: Statement
+    values: Sequence[bytes | None] = ()
+    formats: Sequence[int] | None = None
+
+
+def numbered(sql: str) -> str:
+    """Return a statement with ``$1``, ``$2``, ... for its question marks."""
+    head, *rest = sql.split("?")
+    return head + "".join(f"${n}{part}" for n, part in enumerate(rest, start=1))
+
+
+def call(statement: Statement, values: Sequence[Value]) -> Call:
+    """Return a call with values given as text, as bytes, or as an array of texts."""
+    given: list[bytes | None] = []
+    formats: list[int] = []
+    for value in values:
+        if isinstance(value, bytes):
+            given.append(value)
+            formats.append(_BINARY)
+        elif isinstance(value, tuple):
+            given.append(texts(value))
+            formats.append(_BINARY)
+        else:
+            given.append(None if value is None else escaped(str(value)).encode())
+            formats.append(0)
+    return Call(statement, given, formats)
+
+
+class PostgresLink:
+    """See the module and `perdure.store.server.dialect.Link`."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        statements: dict[str, Statement],
+        clock: ServerClock,
+        deadline_s: float,
+        *,
+        pooled: bool,
+        name: str,
+    ) -> None:
+        self._name = name.encode()
+        """What our own hints are known by."""
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._statements = statements
+        self._clock = clock
+        self.deadline_s: float = deadline_s
+        self.pooled: bool = pooled
+        """A pooler is in between: each transaction may be on another connection to the server."""
+        self.usable: bool = True
+        self._beginning = False
+        self._heard = 0
+        self._prepared: set[bytes] = set()
+        self._poll = select.poll()
+        self._poll.register(self._pgconn.socket, select.POLLIN)
+        self._reader = Transformer(connection)
+        self._pgconn.enter_pipeline_mode()
+
+    # ---- the protocol of the seam ----
+
+    def execute(self, name: str, *values: Value) -> Result:
+        """Run a named statement."""
+        return self.run([call(self._statements[name], values)])[0]
+
+    def many(self, *calls: tuple[Any, ...]) -> list[Result]:
+        """Run named statements in one round trip."""
+        return self.run([call(self._statements[name], values) for name, *values in calls])
+
+    def query(self, sql: str, values: Sequence[Value]) -> Result:
+        """Run a statement put together from named parts."""
+        return self.run([call(Statement(sql), values)], prepare=False)[0]
+
+    def script(self, sql: str) -> None:
+        """Run several statements without values, inside the open transaction."""
+        pgconn = self._pgconn
+        pgconn.exit_pipeline_mode()
+        try:
+            result = pgconn.exec_(sql.encode())
+        finally:
+            pgconn.enter_pipeline_mode()
+        if result.status not in (_OK, _ROWS):
+            raise error_from_result(result)
+
+    def begin(self) -> None:
+        """Begin a transaction, with the next statement."""
+        self._beginning = True
+
+    def commit(self) -> None:
+        """End the transaction."""
+        self.run([Call(self._statements["commit"])], committing=True)
+
+    def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        if self._beginning or not self.usable:
+            self._beginning = False
+        elif self._pgconn.transaction_status != _IDLE:
+            self.run([Call(self._statements["rollback"])])
+
+    def heard(self) -> int:
+        """Return how many hints of other processes have come so far."""
+        pgconn = self._pgconn
+        try:
+            pgconn.consume_input()
+        except psycopg.OperationalError:
+            self.usable = False
+            return self._heard + 1
+        while (notice := pgconn.notifies()) is not None:
+            self._heard += notice.extra != self._name
+        return self._heard
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self.usable = False
+        with suppress(Exception):
+            self._connection.close()
+
+    # ---- pipelines ----
+
+    @property
+    def opening(self) -> list[Call]:
+        """What begins a transaction here."""
+        statements = self._statements
+        if self.pooled:
+            return [Call(statements["begin_alone"]), Call(statements["set_alone"])]
+        return [Call(statements["begin"])]
+
+    def run(self, calls: Sequence[Call], *, committing: bool = False, prepare: bool = True) -> list[Result]:
+        """Run statements in one round trip and return what each gave.
+
+        Args:
+            calls: outside of a transaction they are one by themselves.
+            committing: the last one is a COMMIT.
+            prepare: keep the statements prepared, where that is possible.
+
+        Raises:
+            LinkLost: the answer did not come, or not in time.
+            psycopg.Error: the first error; nothing after it was done.
+        """
+        opening = self.opening if self._beginning else []
+        self._beginning = False
+        calls = [*opening, *calls]
+        asked = None
+        if self._clock.is_stale:
+            asked = len(calls) - committing
+            calls.insert(asked, Call(self._statements["clock"]))
+        results = self._exchange(calls, committing=committing, prepare=prepare and not self.pooled)
+        if asked is not None:
+            self._clock.hear(results.pop(asked).rows[0][0])
+        return results[len(opening) :]
+
+    def _exchange(self, calls: Sequence[Call], *, committing: bool, prepare: bool) -> list[Result]:
+        if not self.usable:
+            message = "the connection was given up"
+            raise LinkLost(message)
+        results: list[pq.abc.PGresult] = []
+        preparing: dict[int, bytes] = {}
+        expected = 0
+        try:
+            expected = self._send(calls, preparing, prepare=prepare)
+            self._receive(results)
+        except (psycopg.Error, OSError, TimeoutError) as error:
+            self._ended(results, committing=committing, why=error)
+        answers = []
+        for place, result in enumerate(results):
+            name = preparing.get(place)
+            if result.status == _FATAL:
+                self._refused(result, last=place == expected - 1, committing=committing)
+            if name is not None:
+                self._prepared.add(name)
+            else:
+                answers.append(result)
+        if committing and answers[-1].command_status != b"COMMIT":
+            self.usable = False
+            message = f"COMMIT was answered by {answers[-1].command_status!r}: nothing was recorded"
+            raise LinkLost(message)
+        return [self._result(answer) for answer in answers]
+
+    def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
+        pgconn = self._pgconn
+        place = 0
+        for statement, values, formats in calls:
+            binary = formats if formats is not None else [_BINARY] * len(values)
+            if not prepare:
+                pgconn.send_query_params(statement.sql, values, statement.columns or None, binary, _BINARY)
+            else:
+                if statement.name not in self._prepared and statement.name not in preparing.values():
+                    pgconn.send_prepare(statement.name, statement.sql, statement.columns or None)
+                    preparing[place] = statement.name
+                    place += 1
+                pgconn.send_query_prepared(statement.name, values, binary, _BINARY)
+            place += 1
+        pgconn.pipeline_sync()
+        return place
+
+    def _receive(self, results: list[pq.abc.PGresult]) -> None:
+        """Wait for the answers to a pipeline."""
+        pgconn = self._pgconn
+        deadline = monotonic() + self.deadline_s
+        while pgconn.flush():
+            self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
+            self._wait(deadline)
+            self._poll.modify(pgconn.socket, select.POLLIN)
+            pgconn.consume_input()
+        while True:
+            while pgconn.is_busy():
+                self._wait(deadline)
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                if pgconn.status != pq.ConnStatus.OK:
+                    message = "the connection is gone"
+                    raise psycopg.OperationalError(message)
+            elif result.status == _SYNC:
+                return
+            elif result.status == _FATAL and not result.error_field(pq.DiagnosticField.SQLSTATE):
+                raise error_from_result(result)
+            else:
+                results.append(result)
+
+    def _wait(self, deadline: float) -> None:
+        left = deadline - monotonic()
+        if left <= 0 or not self._poll.poll(left * 1000 + 1):
+            with suppress(Exception):
+                self._connection.cancel_safe(timeout=1.0)
+            message = f"the server did not answer within {self.deadline_s:.1f} s"
+            raise TimeoutError(message)
+
+    def _ended(self, results: Sequence[pq.abc.PGresult], *, committing: bool, why: Exception) -> None:
+        """Say what is known after the answers broke off.
+
+        Raises:
+            LinkLost: unless everything had been answered by then.
+        """
+        self.usable = False
+        failed = any(result.status == _FATAL for result in results)
+        if committing and results and results[-1].command_status == b"COMMIT":
+            return
+        message = f"the connection was lost: {str(why).strip() or type(why).__name__}"
+        raise LinkLost(message, committing=committing and not failed) from why
+
+    def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
+        """Raise what the server said."""
+        error = error_from_result(result)
+        if self._pgconn.status != pq.ConnStatus.OK:
+            self.usable = False
+        if error.sqlstate in _STALE:
+            self.usable = False
+        if committing and last and (error.sqlstate or "XX")[:2] in _UNSURE:
+            self.usable = False
+            raise LinkLost(str(error), committing=True) from error
+        raise error
+
+    def _result(self, answer: pq.abc.PGresult) -> Result:
+        if answer.status != _ROWS or not answer.ntuples:
+            return Result([], answer.command_tuples or 0)
+        self._reader.set_pgresult(answer)
+        rows = self._reader.load_rows(0, answer.ntuples, tuple)
+        return Result([unescaped_row(row) for row in rows], answer.ntuples)

@@ -1,0 +1,79 @@
+"""`perdure.store.settle.Book` of a server, inside a transaction that holds the rows of the runs it looks at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from perdure.model.event import Event
+from perdure.model.run import Message, RunRow, Tombstone
+from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.settle import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from perdure.model.write import Write
+
+
+class ServerBook(Generic[L]):
+    """See the module."""
+
+    def __init__(self, dialect: Dialect[L], link: L) -> None:
+        self._dialect = dialect
+        self._link = link
+
+    def standings(self, run_ids: Sequence[str]) -> Iterable[tuple[str, Standing]]:
+        """Return the runs that there are, and lock their rows."""
+        rows = self._link.execute("standings", tuple(run_ids)).rows
+        return [(str(row[0]), Standing(str(row[1]), int(row[2]), int(row[3] or 0))) for row in rows]
+
+    def row(self, run_id: str) -> RunRow | None:
+        """Return a run."""
+        return run_row(self._link, run_id)
+
+    def tombstone(self, run_id: str) -> Tombstone | None:
+        """Return what a purged run left."""
+        return tombstone(self._link, run_id)
+
+    def last(self, run_id: str) -> Event | None:
+        """Return the end of a log."""
+        rows = self._link.execute("load_tail", run_id, 1).rows
+        return Event._make(rows[0]) if rows else None
+
+    def commit_id(self, run_id: str, seq: int) -> int | None:
+        """Return who wrote a place of a log."""
+        rows = self._link.execute("commit_at", run_id, seq).rows
+        return rows[0][0] if rows else None
+
+    def inbox(self, run_id: str) -> Sequence[Message]:
+        """Return the messages that wait."""
+        return inbox(self._link, run_id)
+
+    def attempt(self, writes: Sequence[Write]) -> None:
+        """Apply writes, all of them or none."""
+        self._dialect.attempt(self._link, writes)
+
+    def is_environment(self, error: Exception) -> bool:
+        """Whether an error says nothing about the write at hand."""
+        return isinstance(error, LinkLost) or self._dialect.fault(error) is not Fault.WRITE
+
+    def translate(self, error: Exception) -> Exception | None:
+        """Return what an error of the driver means."""
+        return self._dialect.translate(error)
+
+
+def run_row(link: L, run_id: str) -> RunRow | None:
+    """Return a run."""
+    rows = link.execute("get_run", run_id).rows
+    return RunRow._make(rows[0]) if rows else None
+
+
+def tombstone(link: L, run_id: str) -> Tombstone | None:
+    """Return what a purged run left."""
+    rows = link.execute("get_request", run_id).rows
+    return Tombstone._make(rows[0]) if rows else None
+
+
+def inbox(link: L, run_id: str) -> list[Message]:
+    """Return the messages that wait."""
+    return [Message._make(row) for row in link.execute("inbox", run_id).rows]

@@ -1,0 +1,311 @@
+"""`perdure.store.base.Store` on a database server."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from perdure.errors import StoreUnavailable, UsageError
+from perdure.model.run import Heartbeat
+from perdure.model.write import COMMITTED, Append
+from perdure.store.server import claim, lease, listing
+from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
+from perdure.store.server.clock import ServerClock
+from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.server.hint import Hints
+from perdure.store.server.links import Links
+from perdure.store.settle import Settlement, Tails, has_happened, is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.event import Event
+    from perdure.model.filter import RunFilter, StoreStats
+    from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
+    from perdure.model.write import Outcome, Write
+    from perdure.store.base import Capabilities, Decide, StoreOptions
+
+_TURNS = 6
+"""How often a transaction that got into a deadlock is tried."""
+_MOST_TAILS = 100_000
+_LONGEST_BLIND_US = 5_000_000
+"""A sweep that knows of no lease that has ended looks at least this often: somebody may have come since."""
+_SHORTEST_BEAT_S = 0.3
+R = TypeVar("R")
+
+
+class Promise:
+    """What will be answered if the transaction turns out to have been committed."""
+
+    def __init__(self, writes: Sequence[Write] = (), outcomes: Sequence[Outcome] = ()) -> None:
+        self.writes = writes
+        self.outcomes = outcomes
+
+
+class ServerStore(Generic[L]):
+    """One database of a server. May be called from any thread."""
+
+    def __init__(self, dialect: Dialect[L], options: StoreOptions, clock: ServerClock | None = None) -> None:
+        self._dialect = dialect
+        self._options = options
+        self._clock = clock or ServerClock()
+        self.capabilities: Capabilities = dialect.capabilities
+        self.now: Callable[[], int] = self._clock.now
+        """Return the time on the server's clock, as far as it is known here."""
+        self._links: Links[L] | None = None
+        self._tails: Tails = {}
+        self._damaged: set[str] = set()
+        """Due runs that cannot be claimed."""
+        self._next_sweep = 0
+        self._hints: Hints | None = None
+        self._hints_come = False
+        self._changes = 0
+        """Hints of other processes, of all connections so far."""
+        self._heard = 0
+        """Of these, those of the connection there is."""
+
+    def open(self) -> None:
+        """Connect, migrate, check what the server gives, and learn its clock."""
+        if self._links is not None:
+            return
+        options = self._options
+        links: Links[L] = Links(self._connect, options.busy_timeout_s)
+        try:
+            with links.lend("work") as link:
+                self._dialect.prepare(link, migrate=options.migrate, create=options.create, read_only=options.read_only)
+                self._clock.hear(int(link.execute("clock").rows[0][0]))
+        except BaseException:
+            links.close()
+            raise
+        self._links = links
+        if self._hints_come:
+            self._hints = Hints(self._send_hint)
+
+    def _connect(self, purpose: str, deadline_s: float) -> L:
+        link = self._dialect.connect(self._clock, deadline_s)
+        if purpose == "work":
+            try:
+                self._hints_come = self._dialect.listen(link)
+            except BaseException:
+                link.close()
+                raise
+            self._changes += 1  # what was said while nobody listened is not known
+        return link
+
+    def close(self) -> None:
+        """Release everything."""
+        links, self._links = self._links, None
+        hints, self._hints = self._hints, None
+        if hints is not None:
+            hints.stop()
+        if links is not None:
+            links.close()
+        self._tails.clear()
+
+    def _opened(self) -> Links[L]:
+        links = self._links
+        if links is None:
+            message = "the store is not open"
+            raise UsageError(message)
+        return links
+
+    # ---- transactions ----
+
+    def _transact(
+        self, purpose: str, work: Callable[[L, Promise], R], promised: Callable[[Promise], R] | None = None
+    ) -> R:
+        """Do ``work``, which commits, and return its result; see what became of it if the answer to COMMIT is lost.
+
+        Args:
+            purpose: of the connection.
+            work: called with the connection and a promise to fill in before the commit; called again after a deadlock.
+            promised: makes the result of a promise whose transaction was committed.
+
+        Raises:
+            StoreUnavailable: nothing was recorded; or there is no telling (``unknown``).
+        """
+        turn = 0
+        while True:
+            turn += 1
+            promise = Promise()
+            try:
+                with self._opened().lend(purpose) as link:
+                    return work(link, promise)
+            except LinkLost as lost:
+                self._tails.clear()
+                if not lost.committing or promised is None:
+                    raise
+                if self._find_out(purpose, promise, lost):
+                    return promised(promise)
+                message = "the connection was lost at COMMIT: nothing was recorded"
+                raise StoreUnavailable(message) from lost
+            except Exception as error:
+                self._tails.clear()
+                if self._dialect.fault(error) is not Fault.AGAIN or turn >= _TURNS:
+                    raise
+                time.sleep(random.random() * 0.005 * 2**turn)
+
+    def _find_out(self, purpose: str, promise: Promise, lost: LinkLost) -> bool:
+        """Say whether a transaction is there, by our own ids, through a new connection."""
+        try:
+            with self._opened().lend(purpose) as link:
+                done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
+        except Exception as second:
+            message = f"the connection was lost at COMMIT ({lost}), and the database cannot be asked what it did"
+            raise StoreUnavailable(message, unknown=True) from second
+        if done is None:
+            message = f"the connection was lost at COMMIT ({lost}), and what it did is not known"
+            raise StoreUnavailable(message, unknown=True) from lost
+        return done
+
+    def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        """Apply ``batch`` in one transaction and answer each write in order. There is no commit without a wait."""
+        if not block:
+            self._opened()
+            return None
+        if not batch:
+            self._opened()
+            return []
+
+        def work(link: L, promise: Promise) -> list[Outcome]:
+            promise.writes = batch
+            outcomes: list[Outcome] = [COMMITTED] * len(batch)
+            promise.outcomes = outcomes
+            if len(self._tails) > _MOST_TAILS:
+                self._tails.clear()
+            try:
+                self._dialect.apply(link, batch, self._tails)
+            except LinkLost:
+                raise
+            except Exception as error:
+                if self._dialect.fault(error) is not Fault.WRITE:
+                    raise
+            else:
+                return outcomes
+            self._tails.clear()
+            link.rollback()
+            link.begin()
+            promise.outcomes = settled = Settlement(ServerBook(self._dialect, link), batch).settle()
+            link.commit()
+            return settled
+
+        outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
+        self._tell(batch)
+        return outcomes
+
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+        """Claim due runs in one short transaction."""
+        if not block:
+            self._opened()
+            return None
+        taken: list[Claimed] = []
+
+        def work(link: L, promise: Promise) -> list[Claimed]:
+            taken.clear()
+            if not claim.is_worthwhile(link, request):
+                return taken
+            link.begin()
+            taken.extend(claim.claim(self._dialect, link, request, decide, self._clock.now(), self._damaged))
+            promise.writes = [one.append for one in taken]
+            if taken:
+                link.commit()
+            else:
+                link.rollback()
+            return taken
+
+        return self._transact("work", work, lambda _: taken)
+
+    # ---- workers ----
+
+    def register(self, worker: WorkerRow) -> None:
+        """Insert the row of a worker that begins its life."""
+        with self._opened().lend("work") as link:
+            lease.register(link, worker)
+
+    def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
+        """Extend a live worker's lease."""
+        limit = self._options.busy_timeout_s
+        if lease_us > 0:
+            limit = min(limit, max(_SHORTEST_BEAT_S, lease_us / 3_000_000))
+        with self._opened().lend("lease", limit) as link:
+            return lease.heartbeat(link, worker_id, lease_us)
+
+    def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
+        """Return run id to (epoch, inbox_n) of every run the worker owns."""
+        with self._opened().lend("work") as link:
+            return lease.as_owned(link.execute("owned", worker_id))
+
+    def sweep(self) -> list[str]:
+        """Mark workers whose lease has ended as dead. Asks only when a lease that is known may have ended."""
+        links, now = self._opened(), self._clock.now()
+        if now < self._next_sweep:
+            return []
+        with links.lend("work") as link:
+            due, first = link.execute("sweep_due").rows[0]
+            now = self._clock.now()
+            later = now + _LONGEST_BLIND_US
+            self._next_sweep = min(later, int(first)) if first is not None else later
+            if not due:
+                return []
+            self._next_sweep = 0
+            dead = lease.sweep(link, now)
+        if dead and self._hints is not None:
+            self._hints.announce()
+        return dead
+
+    # ---- reads ----
+
+    def get(self, run_id: str) -> RunRow | Tombstone | None:
+        """Return a run, what a purged one left, or None."""
+        links = self._opened()
+        if not is_text(run_id):
+            return None
+        with links.lend("work") as link:
+            return run_row(link, run_id) or tombstone(link, run_id)
+
+    def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """Return a part of a run's log."""
+        links = self._opened()
+        if not is_text(run_id):
+            return []
+        with links.lend("work") as link:
+            return listing.load(link, run_id, after, limit)
+
+    def inbox(self, run_id: str) -> list[Message]:
+        """Return the messages that wait."""
+        links = self._opened()
+        if not is_text(run_id):
+            return []
+        with links.lend("work") as link:
+            return inbox(link, run_id)
+
+    def list(self, query: RunFilter) -> list[RunRow]:
+        """Return the runs that match, newest first."""
+        with self._opened().lend("work") as link:
+            return listing.listing(link, self._dialect.sql, query)
+
+    def stats(self) -> StoreStats:
+        """Count what there is, and say what this database really is."""
+        with self._opened().lend("work") as link:
+            return listing.stats(link, self._dialect.facts(link))
+
+    def change_count(self) -> int:
+        """Return a number that changes when a hint of another process has come."""
+        with self._opened().try_lend("work") as link:
+            if link is not None:
+                heard = link.heard()
+                if heard != self._heard:
+                    self._changes += 1
+                    self._heard = heard
+        return self._changes
+
+    def _send_hint(self) -> None:
+        with self._opened().lend("work") as link:
+            self._dialect.hint(link)
+
+    def _tell(self, batch: Sequence[Write]) -> None:
+        """Tell others of a batch, if it has anything that somebody may wait for."""
+        if self._hints is not None and not all(isinstance(write, Append) and write.change is None for write in batch):
+            self._hints.announce()
