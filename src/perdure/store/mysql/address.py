@@ -60,7 +60,7 @@ def address(url: str) -> Address:
 
 
 def _encryption(shown: str, options: dict[str, str]) -> dict[str, Any]:
-    """Return the driver's parameters for TLS. Without a mode it is used if the server offers it, and nothing checked."""
+    """Return the driver's parameters for TLS. Without a mode it is used if the server offers it, unchecked."""
     mode = options.get("ssl_mode", "verify_ca" if "ssl_ca" in options else "preferred").lower()
     if mode not in _SSL_MODES:
         message = f"{shown}: ssl_mode={mode!r}"

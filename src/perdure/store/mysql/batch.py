@@ -174,9 +174,10 @@ class Batch:
         stale = tuple(create.row.id for create in self._creates if not create.fresh)
         if stale:
             self._run("check_free", stale)
-        tags = [(key, value, create.row.id) for create in self._creates for key, value in create.tags]
+        fill = self._known["tag_row"].fill
+        tags = [fill((key, value, create.row.id)) for create in self._creates for key, value in create.tags]
         if tags:
-            self._rows("insert_tag", tags)
+            self._texts("insert_tag", tags)
 
     def _change(self) -> None:
         """Change rows: those that become alike in one statement, no run twice in it, and all in one order."""
@@ -216,8 +217,8 @@ class Batch:
             b"%b %b, status = %b, epoch = %b, owner = %b, detail = %b, updated_at = %b"
             b" where id in (%b) and status = %b and epoch = %b"
             % (
-                self._sql["change_run"], wake, literal(head.after), literal(head.epoch), literal(head.owner), detail, at,
-                literal(tuple(changes)), literal(head.before), literal(head.epoch_before),
+                self._sql["change_run"], wake, literal(head.after), literal(head.epoch), literal(head.owner), detail,
+                at, literal(tuple(changes)), literal(head.before), literal(head.epoch_before),
             )
         )  # fmt: skip
         self._run("check_count", len(changes))
@@ -231,9 +232,12 @@ class Batch:
         rows: Sequence[Sequence[str | bytes | int | None]],
         tail: Callable[[int], bytes] = lambda _: b"",
     ) -> None:
-        """Add a statement of many rows; more than one if they are too large for one."""
+        """Add a statement of many rows."""
+        self._texts(name, list(map(row, rows)), tail)
+
+    def _texts(self, name: str, texts: Sequence[bytes], tail: Callable[[int], bytes] = lambda _: b"") -> None:
+        """Add a statement of rows that are SQL already; more than one statement if they are too large for one."""
         head, start, size = self._sql[name], 0, 0
-        texts = list(map(row, rows))
         for place, text in enumerate(texts):
             if place > start and size + len(text) > self._most:
                 self.statements.append(head + b",".join(texts[start:place]) + tail(place - start))

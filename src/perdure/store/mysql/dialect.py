@@ -83,7 +83,7 @@ class MysqlDialect:
                 cursor.execute("set session transaction isolation level read committed")
                 cursor.execute(_session())
                 cursor.execute("select @@max_allowed_packet, @@sql_mode, @@character_set_client")
-                packet, mode, characters = cursor.fetchone()  # type: ignore[misc]
+                packet, mode, characters = cursor.fetchone() or (0, "", "")
         except pymysql.err.Error as error:
             connection.close()
             raise self._away(error) from error
@@ -114,8 +114,8 @@ class MysqlDialect:
         text = f"{self.place}: {fault.said(error)}"
         meant = fault.translate(error)
         if isinstance(meant, UsageError) and not self._was_there:
-            hint = "create database perdure" if fault.number_of(error) == fault.NO_DATABASE else "check user and password"
-            return UsageError(text, hint=hint)
+            missing = fault.number_of(error) == fault.NO_DATABASE
+            return UsageError(text, hint="create database ..." if missing else "check user, password and rights")
         return StoreUnavailable(text)
 
     def prepare(self, link: MysqlLink, *, migrate: bool, create: bool, read_only: bool) -> None:
@@ -131,7 +131,7 @@ class MysqlDialect:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
 
-    def listen(self, link: MysqlLink) -> bool:
+    def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""
         return False
 

@@ -9,18 +9,22 @@ from perdure.store.server.dialect import Fault, LinkLost
 
 NO_DATABASE = 1049
 _AGAIN = frozenset({1020, 1205, 1213, 1614, 3058, 3572})
-"""Changed since it was read, lock wait, deadlock, deadlock of GET_LOCK, lock not to be had at once. A lock wait that took
-too long has undone its statement alone: like every other error it is followed by a ROLLBACK, and all is done again."""
-_LOST = frozenset({0, 1053, 1077, 1080, 1152, 1153, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, 2014, 2055, 3169, 4031})
+"""Changed since it was read, lock wait, deadlock, deadlock of GET_LOCK, lock not to be had at once. A lock wait that
+took too long undoes its statement alone: like every other error it is followed by a ROLLBACK, and all is done again."""
+_LOST = frozenset(
+    {0, 1053, 1077, 1080, 1152, 1153, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
+)
 """The connection is gone, or about to go: it is not used again."""
 _RIGHTS = frozenset({1044, 1045, 1095, 1141, 1142, 1143, 1147, 1227, 1370, 1410, 1419, 1698})
 _MISSING = frozenset({1046, 1049, 1051, 1054, 1072, 1091, 1146, 1305, 1360})
 _READ_ONLY = frozenset({1290, 1792, 1836, 3100})
 _FULL = frozenset({3, 28, 1021, 1114})
 _CORRUPT = frozenset({126, 127, 1034, 1035, 1194, 1712, 1877})
-_WRITE = frozenset({1022, 1048, 1062, 1118, 1169, 1216, 1217, 1264, 1292, 1300, 1364, 1366, 1406, 1451, 1452, 1526, 1644,
-                    1690, 3140, 3819, 4025})  # fmt: skip
-"""What was asked for is refused: a key, a check, a value. All that is not in a table here is not blamed on the write."""
+_WRITE = frozenset(
+    {1022, 1048, 1062, 1118, 1169, 1216, 1217, 1264, 1292, 1300, 1364, 1366, 1406, 1451, 1452, 1526, 1644, 1690}
+    | {3140, 3819, 4025}
+)
+"""What was asked for is refused: a key, a check, a value. What is in no table here is not blamed on the write."""
 
 
 class TooLarge(Exception):
@@ -35,7 +39,7 @@ def number_of(error: Exception) -> int:
 def is_lost(error: Exception) -> bool:
     """Whether the connection is not to be used after this error."""
     if isinstance(error, pymysql.err.Error):
-        return number_of(error) in _LOST or isinstance(error, pymysql.err.InternalError) and number_of(error) < 0
+        return number_of(error) in _LOST or (isinstance(error, pymysql.err.InternalError) and number_of(error) < 0)
     return isinstance(error, OSError)
 
 

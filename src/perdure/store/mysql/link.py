@@ -1,8 +1,8 @@
 """One connection to MySQL or MariaDB.
 
 INV-1  Statements go out together, in as few packets as the server takes; the first error ends them.
-INV-2  After an error the transaction is only ever undone, as a whole: the server may have undone nothing, a statement or
-       all of it. COMMIT counts only when it is answered, and the server says that no transaction is open.
+INV-2  After an error the transaction is only ever undone, as a whole: the server may have undone nothing, one statement
+       or all of it. COMMIT counts only when it is answered, and the server says that no transaction is open.
 INV-3  A call that takes longer than its deadline, or whose answer breaks off, ends the connection.
 INV-4  While a transaction is open the server waits only seconds for its client, so that a frozen one holds no locks.
 """
@@ -17,7 +17,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from perdure.store.mysql import fault
 from perdure.store.mysql.statement import Statement
-from perdure.store.server.dialect import LinkLost, Result, Value
+from perdure.store.server.dialect import Fault, LinkLost, Result, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +29,17 @@ _SPARE = 1024
 """Bytes of a packet that are not SQL."""
 
 
-class Connection(pymysql.connections.Connection[Any]):
+if TYPE_CHECKING:
+    _Connection = pymysql.connections.Connection[Any]
+else:
+    _Connection = pymysql.connections.Connection
+
+
+class Connection(_Connection):
     """PyMySQL's, with a deadline that can be changed."""
+
+    server_status: int
+    """Of the last answer."""
 
     def limit(self, seconds: float) -> None:
         """Give up a call when nothing comes, or can be sent, for so long."""
@@ -166,7 +175,7 @@ class MysqlLink:
                 cursor.execute(packet)
                 more: bool | None = True
                 while more:
-                    results.append(Result(cursor.fetchall(), cursor.rowcount))  # type: ignore[arg-type]
+                    results.append(Result(list(cursor.fetchall()), cursor.rowcount))
                     more = cursor.nextset()
         except (pymysql.err.Error, OSError) as error:
             self._failed(error, len(results), commit_at)
@@ -186,7 +195,7 @@ class MysqlLink:
             self.usable = False
             message = f"the connection was lost: {fault.said(error)}"
             raise LinkLost(message, committing=commit_at is not None) from error
-        if answered == commit_at and fault.fault(error) is fault.Fault.ENVIRONMENT:
+        if answered == commit_at and fault.fault(error) is Fault.ENVIRONMENT:
             self.usable = False
             raise LinkLost(fault.said(error), committing=True) from error
         raise error

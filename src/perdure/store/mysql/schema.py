@@ -16,7 +16,8 @@ OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 TABLES = ("run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration")
 _VARIABLES = (
     "version", "version_comment", "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method",
-    "innodb_force_recovery", "log_bin", "sync_binlog", "binlog_format", "read_only", "max_allowed_packet", "max_connections",
+    "innodb_force_recovery", "log_bin", "sync_binlog", "binlog_format", "read_only", "max_allowed_packet",
+    "max_connections",
     "tx_isolation", "transaction_isolation", "rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled",
     "rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_timeout",
     "rpl_semi_sync_source_timeout",
@@ -156,5 +157,5 @@ def _alone(found: Given) -> list[str]:
     if setting("wait_point") != "AFTER_SYNC":
         wrong.append(f"rpl_semi_sync_master_wait_point is {setting('wait_point')}, not AFTER_SYNC")
     if int(setting("timeout") or 0) < _SEMI_SYNC_MS:
-        wrong.append(f"rpl_semi_sync_master_timeout is {setting('timeout')} ms: after that it goes on without a replica")
+        wrong.append(f"rpl_semi_sync_master_timeout is {setting('timeout')} ms, then it goes on alone")
     return wrong

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from perdure.store.mysql.literal import literal, table
+from perdure.store.mysql.literal import Raw, literal, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ class Statement:
         text = sql.encode()
         found = _PARAMETER.findall(text)
         self._parts = _PARAMETER.split(text)
-        self._encoders: list[Callable[[Value], bytes]] = [literal if one == b"?" else table for one in found]
+        self._encoders: list[Callable[[Any], bytes]] = [literal if one == b"?" else table for one in found]
 
     @property
     def is_fixed(self) -> bool:
         """Whether it has no places for values."""
         return not self._encoders
 
-    def fill(self, values: Sequence[Value] = ()) -> bytes:
+    def fill(self, values: Sequence[Value | Raw] = ()) -> bytes:
         """Return it with values.
 
         Raises:

@@ -6,8 +6,8 @@
 
 create table if not exists run (
     no bigint not null auto_increment,
-    id varchar(255) not null,
-    workflow varchar(255) not null,
+    id varchar(500) not null,
+    workflow varchar(500) not null,
     workflow_version text not null,
     status varchar(16) not null,
     queue varchar(255) not null,
@@ -44,7 +44,7 @@ create table if not exists run (
 
 -- The log. That an event belongs to a run is what keeps the lock shut after a purge.
 create table if not exists event (
-    run_id varchar(255) not null,
+    run_id varchar(500) not null,
     seq bigint not null,
     type varchar(64) not null,
     op text,
@@ -65,7 +65,7 @@ create table if not exists event (
 ) engine = innodb character set utf8mb4 /*M! collate utf8mb4_nopad_bin */ /*!80017 collate utf8mb4_0900_bin */;
 
 create table if not exists inbox (
-    run_id varchar(255) not null,
+    run_id varchar(500) not null,
     n bigint not null,
     kind varchar(64) not null,
     sent_at bigint not null,
@@ -76,15 +76,15 @@ create table if not exists inbox (
 
 create table if not exists tag (
     `key` varchar(255) not null,
-    value varchar(255) not null,
-    run_id varchar(255) not null,
-    constraint tag_pk primary key (`key`, value, run_id),
-    index tag_run (run_id)
+    value varchar(500) not null,
+    run_no bigint not null,
+    constraint tag_pk primary key (`key`, value, run_no),
+    index tag_run (run_no)
 ) engine = innodb character set utf8mb4 /*M! collate utf8mb4_nopad_bin */ /*!80017 collate utf8mb4_0900_bin */;
 
 create table if not exists request (
-    run_id varchar(255) not null,
-    workflow varchar(255) not null,
+    run_id varchar(500) not null,
+    workflow varchar(500) not null,
     input_digest bigint not null,
     status varchar(16) not null,
     purged_at bigint not null,

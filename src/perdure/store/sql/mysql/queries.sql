@@ -44,7 +44,10 @@ where reason = 'the batch does not fit' and exists (select 1 from request where 
 insert into refusal select reason from refusal where reason = 'the batch does not fit' and row_count() <> ?
 
 -- insert_tag: make runs findable by their tags; the rows follow
-insert into tag (`key`, value, run_id) values
+insert into tag (`key`, value, run_no) values
+
+-- tag_row: one row of insert_tag
+(?, ?, (select no from run where id = ?))
 
 -- change_run: compare-and-set on state and epoch; what is set follows
 update run force index (run_id_uq) set
@@ -92,7 +95,7 @@ delete from event where run_id = ?
 delete from inbox where run_id = ?
 
 -- purge_tag: delete a purged run's tags
-delete from tag where run_id = ?
+delete from tag where run_no = (select no from run where id = ?)
 
 -- purge_run: delete a purged run's row
 delete from run where id = ?
@@ -292,11 +295,11 @@ select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at
 from tag
-inner join run on tag.run_id = run.id
+inner join run on tag.run_no = run.no
 where tag.`key` = ? and tag.value = ?
 
 -- and_tag: condition: another tag
-and exists (select 1 from tag as o where o.`key` = ? and o.value = ? and o.run_id = run.id)
+and exists (select 1 from tag as o where o.`key` = ? and o.value = ? and o.run_no = run.no)
 
 -- and_status: condition: one of some states
 and status in (?)
