@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.model.write import Append, Create, Purge, Send
 from perdure.store.mysql import fault
-from perdure.store.mysql.literal import Raw, literal, row
+from perdure.store.mysql.literal import Raw, event_row, literal, row
 from perdure.store.server.dialect import Fault
 from perdure.store.settle import Doubt, Tails
 
@@ -79,7 +79,6 @@ class Batch:
     """
 
     def __init__(self, known: Statements, tails: Tails, max_packet: int) -> None:
-        self._sql = {name: statement.fill() for name, statement in known.items() if statement.is_fixed}
         self._known = known
         self._tails = tails
         self._most = min(_CHUNK_BYTES, max_packet)
@@ -159,9 +158,9 @@ class Batch:
         if self._changes:
             self._change()
         if self._events:
-            self._rows("insert_event", self._events)
+            self._texts("insert_event", list(map(event_row, self._events)))
         if self._unsure:
-            tail = self._sql["check_places_end"]
+            tail = self._known["check_places_end"].fill()
             self._rows("check_places", self._unsure, lambda count: tail + b" %d" % count)
         if self._consumed:
             self._rows("take_message", self._consumed, lambda _: b")")
@@ -213,14 +212,9 @@ class Batch:
             wake = self._known["change_wake"].fill((head.inbox_seen, Raw(wake_at), Raw(wake_at)))
         else:
             wake = b"wake_at = null, due_queue = null"
-        self.statements.append(
-            b"%b %b, status = %b, epoch = %b, owner = %b, detail = %b, updated_at = %b"
-            b" where id in (%b) and status = %b and epoch = %b"
-            % (
-                self._sql["change_run"], wake, literal(head.after), literal(head.epoch), literal(head.owner), detail,
-                at, literal(tuple(changes)), literal(head.before), literal(head.epoch_before),
-            )
-        )  # fmt: skip
+        become = (Raw(wake), head.after, head.epoch, head.owner, Raw(detail), Raw(at))
+        was = (tuple(changes), head.before, head.epoch_before)
+        self.statements.append(self._known["change_run"].fill((*become, *was)))
         self._run("check_count", len(changes))
 
     def _run(self, name: str, *values: str | bytes | int | tuple[str, ...] | None) -> None:
@@ -237,7 +231,7 @@ class Batch:
 
     def _texts(self, name: str, texts: Sequence[bytes], tail: Callable[[int], bytes] = lambda _: b"") -> None:
         """Add a statement of rows that are SQL already; more than one statement if they are too large for one."""
-        head, start, size = self._sql[name], 0, 0
+        head, start, size = self._known[name].fill(), 0, 0
         for place, text in enumerate(texts):
             if place > start and size + len(text) > self._most:
                 self.statements.append(head + b",".join(texts[start:place]) + tail(place - start))

@@ -16,8 +16,10 @@ import pymysql
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 
 from perdure.store.mysql import fault
+from perdure.store.mysql.result import Result
 from perdure.store.mysql.statement import Statement
-from perdure.store.server.dialect import Fault, LinkLost, Result, Value
+from perdure.store.server.dialect import Fault, LinkLost, Value
+from perdure.store.server.dialect import Result as Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +47,15 @@ class Connection(_Connection):
         """Give up a call when nothing comes, or can be sent, for so long."""
         self._read_timeout = self._write_timeout = seconds
 
+    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002, ARG002 - the driver's own
+        self._result = None
+        found = Result(self)
+        found.read()
+        self._result = found
+        if found.server_status is not None:
+            self.server_status = found.server_status
+        return found.affected_rows or 0
+
 
 class MysqlLink:
     """See the module."""
@@ -70,15 +81,15 @@ class MysqlLink:
 
     # ---- the protocol of the seam ----
 
-    def execute(self, name: str, *values: Value) -> Result:
+    def execute(self, name: str, *values: Value) -> Answer:
         """Run a named statement."""
         return self.run([self._statements[name].fill(values)])[0]
 
-    def many(self, *calls: tuple[Any, ...]) -> list[Result]:
+    def many(self, *calls: tuple[Any, ...]) -> list[Answer]:
         """Run named statements in one round trip."""
         return self.run([self._statements[name].fill(values) for name, *values in calls])
 
-    def query(self, sql: str, values: Sequence[Value]) -> Result:
+    def query(self, sql: str, values: Sequence[Value]) -> Answer:
         """Run a statement put together from named parts."""
         return self.run([Statement(sql).fill(values)])[0]
 
@@ -118,7 +129,7 @@ class MysqlLink:
 
     def run(
         self, statements: Sequence[bytes], *, committing: bool = False, alone: bool = False, several: bool = False
-    ) -> list[Result]:
+    ) -> list[Answer]:
         """Run statements in as few round trips as possible and return what each gave.
 
         Args:
@@ -163,11 +174,11 @@ class MysqlLink:
         if packet:
             yield _SEPARATOR.join(packet)
 
-    def _exchange(self, packets: Sequence[bytes], commit_at: int | None) -> list[Result]:
+    def _exchange(self, packets: Sequence[bytes], commit_at: int | None) -> list[Answer]:
         if not self.usable:
             message = "the connection was given up"
             raise LinkLost(message)
-        results: list[Result] = []
+        results: list[Answer] = []
         cursor = self._cursor
         self._connection.limit(self.deadline_s)
         try:
@@ -175,7 +186,7 @@ class MysqlLink:
                 cursor.execute(packet)
                 more: bool | None = True
                 while more:
-                    results.append(Result(list(cursor.fetchall()), cursor.rowcount))
+                    results.append(Answer(list(cursor.fetchall()), cursor.rowcount))
                     more = cursor.nextset()
         except (pymysql.err.Error, OSError) as error:
             self._failed(error, len(results), commit_at)

@@ -26,11 +26,6 @@ class Statement:
         self._parts = _PARAMETER.split(text)
         self._encoders: list[Callable[[Any], bytes]] = [literal if one == b"?" else table for one in found]
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it has no places for values."""
-        return not self._encoders
-
     def fill(self, values: Sequence[Value | Raw] = ()) -> bytes:
         """Return it with values.
 

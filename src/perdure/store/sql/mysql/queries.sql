@@ -49,8 +49,10 @@ insert into tag (`key`, value, run_no) values
 -- tag_row: one row of insert_tag
 (?, ?, (select no from run where id = ?))
 
--- change_run: compare-and-set on state and epoch; what is set follows
-update run force index (run_id_uq) set
+-- change_run: compare-and-set on state and epoch, of runs that become alike; the first value is what sets the wake-up time
+update run force index (run_id_uq)
+set ?, status = ?, epoch = ?, owner = ?, detail = ?, updated_at = ?
+where id in (?) and status = ? and epoch = ?
 
 -- change_wake: a message that came in meanwhile makes an unowned run due
 wake_at = case
