@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure import guard
 from perdure.api import blocking
 from perdure.api.context import (
     BodyInfo,
@@ -25,6 +26,9 @@ from perdure.api.sync import SyncEngine, SyncQueueHandle, SyncRun
 from perdure.errors import (
     CodecError,
     Diverged,
+    GuardBusy,
+    GuardConflict,
+    GuardError,
     IdConflict,
     InvalidValue,
     LeaseLost,
@@ -37,6 +41,7 @@ from perdure.errors import (
     RunTerminated,
     RunTimedOut,
     SchemaTooNew,
+    StateMismatch,
     StepFailed,
     StepInterrupted,
     StepTimedOut,
@@ -57,11 +62,12 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Diverged", "Duration", "Engine", "Event", "EventType", "IdConflict",
-    "InvalidValue", "LeaseLost", "PerdureError", "Queue", "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings",
-    "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked",
-    "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start", "Status", "StepFailed", "StepInfo", "StepInterrupted",
-    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun",
-    "SyncStep", "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "info", "now", "publish", "random",
-    "sleep", "step", "step_info", "uuid4", "workflow",
+    "AsyncStep", "BodyInfo", "CodecError", "Diverged", "Duration", "Engine", "Event", "EventType", "GuardBusy",
+    "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Queue", "QueueChange",
+    "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed",
+    "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start", "StateMismatch",
+    "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError",
+    "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "UsageError", "VersionError",
+    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random", "sleep", "step", "step_info",
+    "uuid4", "workflow",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.runtime.worker import Worker
 
 _PRIORITY = 2**31
+_PARTITION_KEY = 200
 _STARTED: str = EventType.RUN_STARTED.value
 _PENDING = f">{Status.PENDING}"
 _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
@@ -127,6 +128,9 @@ def _check_place(queue: str, priority: int, partition_key: str | None, deduplica
         raise InvalidValue(message)
     if partition_key is not None:
         check_name(partition_key, "a partition key")
+        if len(partition_key) > _PARTITION_KEY:
+            message = f"a partition key must be a text of 1 to {_PARTITION_KEY} characters, not of {len(partition_key)}"
+            raise InvalidValue(message)
     if deduplication_key is not None:
         check_name(deduplication_key, "a deduplication key")
 

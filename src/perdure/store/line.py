@@ -110,7 +110,7 @@ class Line:
         """Return what notes whose turn it was, and forgets slots that do not count any more; for after the claim."""
         calls: list[Call] = [("delete_slot", *one) for one in self._slots.ended]
         for lane, turn in sorted(self.turns.items()):
-            calls += [("turn_lane", *lane, turn), ("drop_lane", *lane)]
+            calls += [("hold_lane", *lane), ("turn_lane", *lane, turn), ("drop_lane", *lane)]
         return calls
 
     def _place(self, one: Candidate) -> tuple[tuple[int, int], int, str, int]:

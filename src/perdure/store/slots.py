@@ -22,7 +22,7 @@ Value = str | int | tuple[str, ...] | None
 Fetch = Callable[..., "Sequence[tuple[Any, ...]]"]
 """(name of a statement, values) -> rows."""
 Call = tuple[Any, ...]
-"""A statement to be run: its name and its values."""
+"""A statement to be run: its name and its values. A backend that needs no such statement has none of its name."""
 
 
 class Slots(NamedTuple):

@@ -116,19 +116,26 @@ class Plain:
 
 
 class _Lane:
-    """The runs of one key, workflow and priority; ``head`` is the first, if it was read with the lane."""
+    """The runs of one key, workflow and priority.
 
-    def __init__(self, desk: Desk, lane: Lane, turn: int, head: Candidate | None) -> None:
+    Args:
+        desk: the claim.
+        lane: which.
+        turn: when its key had its turn, or not later than its first run is due.
+        head: its first run if that was read with it and is due: none or one; None if it was not read.
+    """
+
+    def __init__(self, desk: Desk, lane: Lane, turn: int, head: Sequence[Candidate] | None) -> None:
         self._desk = desk
         self.lane = lane
         self.turn = turn
         self._rows: list[Candidate] = []
-        self._ended = head is None
+        self._ended = head is not None and not head
         self._after = (_FIRST, _FIRST)
         self.shadowed = False
         """Whether it has runs that are due and are not claimed from here."""
-        if head is not None:
-            self._note([head])
+        if head:
+            self._note(head)
 
     def head(self) -> Candidate | None:
         """Return the first run that is not taken."""
@@ -215,8 +222,8 @@ class Keys:
             self._last = (turn, key)
             if desk.allowance.admits(key):
                 lane = Lane(desk.name, key, self._workflow, self._priority)
-                first = None if head[0] is None else candidate(head)
-                heappush(self._heap, (turn, key, -1, _Lane(desk, lane, turn, first)))
+                known = None if not head else [] if head[0] is None else [candidate(head)]
+                heappush(self._heap, (turn, key, -1, _Lane(desk, lane, turn, known)))
             else:
                 desk.held = True
 

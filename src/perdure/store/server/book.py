@@ -73,7 +73,8 @@ class ServerBook(Generic[L]):
         if isinstance(writes[0], SetQueue):
             self._link.execute("make_queue", writes[0].queue)  # so that there is a row to lock
             for call in changed(self._fetch, self.queue(writes[0].queue), writes[0]):
-                self._link.execute(*call)
+                if call[0] in self._dialect.sql:
+                    self._link.execute(*call)
             return
         self._dialect.attempt(self._link, writes)
 

@@ -65,7 +65,7 @@ def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, d
     take_over = request.take_over and bool(gone.rows)
     chosen, settings, waits = _choose(link, request, now, damaged, take_over=take_over)
     claimed = _take(dialect, link, chosen.rows, decide, now, damaged)
-    calls = [*chosen.aftermath(), *counted(settings, claimed, now)]
+    calls = [call for call in (*chosen.aftermath(), *counted(settings, claimed, now)) if call[0] in dialect.sql]
     if calls:
         link.many(*calls)
     answer = chosen.answer(claimed)

@@ -52,7 +52,8 @@ def reading(connection: apsw.Connection) -> Fetch:
 def run(connection: apsw.Connection, calls: Iterable[Call]) -> None:
     """Run statements."""
     for name, *values in calls:
-        connection.execute(SQL[name], values)
+        if name in SQL:
+            connection.execute(SQL[name], values)
 
 
 def set_queue(connection: apsw.Connection, write: SetQueue) -> None:

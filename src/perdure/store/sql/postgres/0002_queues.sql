@@ -49,26 +49,40 @@ when (new.partition_key is not null and new.wake_at is not null) execute functio
 create trigger run_lane_update after update of wake_at on perdure.run for each row
 when (new.partition_key is not null and new.wake_at is not null) execute function perdure.join_lane();
 
--- Forget a line in which nobody waits. Each statement sees what was committed before it.
-create function perdure.drop_lane(of_queue text, of_key text, of_workflow text, of_priority bigint) returns void
-language plpgsql as $$
+-- Note when it is a key's turn again, and forget its line if nobody waits in it. Only where nobody is just joining, so
+-- that what is seen here is all there is; else a turn is noted and nothing is put off.
+create function perdure.turn_lane(of_queue text, of_key text, of_workflow text, of_priority bigint, turn bigint)
+returns void language plpgsql as $$
+declare
+    first_at bigint;
 begin
     perform 1 from perdure.lane as n
     where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority and n.partition_key = of_key
-        and not exists (
-            select 1 from perdure.run as r
-            where r.queue = of_queue and r.partition_key = of_key and r.workflow = of_workflow
-                and r.priority = of_priority and r.wake_at is not null
-        )
     for update skip locked;
-    if found then
+    if not found then
+        perform 1 from perdure.lane as n
+        where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority
+            and n.partition_key = of_key
+        for no key update skip locked;
+        if found and turn > 0 then
+            update perdure.lane as n set turn_at = turn
+            where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority
+                and n.partition_key = of_key;
+        end if;
+        return;
+    end if;
+    select r.wake_at into first_at from perdure.run as r
+    where r.queue = of_queue and r.partition_key = of_key and r.workflow = of_workflow and r.priority = of_priority
+        and r.wake_at is not null
+    order by r.wake_at limit 1;
+    if first_at is null then
         delete from perdure.lane as n
-        where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority and n.partition_key = of_key
-            and not exists (
-                select 1 from perdure.run as r
-                where r.queue = of_queue and r.partition_key = of_key and r.workflow = of_workflow
-                    and r.priority = of_priority and r.wake_at is not null
-            );
+        where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority
+            and n.partition_key = of_key;
+    else
+        update perdure.lane as n set turn_at = greatest(turn, first_at)
+        where n.queue = of_queue and n.workflow = of_workflow and n.priority = of_priority
+            and n.partition_key = of_key;
     end if;
 end $$;
 

@@ -151,6 +151,10 @@ for update of r
 -- commit_at: who wrote a place of a log
 select commit_id from perdure.event where run_id = ? and seq = ?
 
+-- going_on: those of some runs that are neither ended nor parked
+select id from perdure.run
+where id = any(?::text []) and status in ('pending', 'running', 'waiting', 'paused')
+
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
@@ -352,20 +356,8 @@ where
 order by n.turn_at, n.partition_key
 limit $7::bigint
 
--- turn_lane: note a key's turn, or when the first of its runs is due
-update perdure.lane
-set
-    turn_at = greatest($5::bigint, (
-        select r.wake_at from perdure.run as r
-        where
-            r.queue = $1::text and r.partition_key = $2::text and r.workflow = $3::text and r.priority = $4::bigint
-            and r.wake_at is not null
-        order by r.wake_at limit 1
-    ))
-where queue = $1::text and partition_key = $2::text and workflow = $3::text and priority = $4::bigint
-
--- drop_lane: forget a key of which nothing waits
-select perdure.drop_lane($1::text, $2::text, $3::text, $4::bigint)
+-- turn_lane: note a key's turn, or when the first of its runs is due; forget it if nothing waits
+select perdure.turn_lane($1::text, $2::text, $3::text, $4::bigint, $5::bigint)
 
 -- bereft: runs of a queue whose owner is gone
 select
@@ -455,9 +447,6 @@ select 1 from perdure.queue_change where queue = ? and commit_id = ?
 
 -- changes: the last changes of a queue
 select * from perdure.queue_change where queue = ? order by n desc limit ?
-
--- bump_queues: nothing to do here: the settings are read in each claim
-select 1
 
 -- slots: places in a queue's limits, and the runs they are for where they count
 select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
