@@ -19,7 +19,7 @@ from perdure.store.settle import Doubt, Tails
 from perdure.store.slots import counted
 from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
-from perdure.store.sqlite.queues import reading, run
+from perdure.store.sqlite.queues import read_book, reading, run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -111,6 +111,13 @@ def _record(connection: apsw.Connection, claimed: Sequence[Claimed], now: int, t
 def _pass_over(run_id: str, damaged: set[str], why: str) -> None:
     damaged.add(run_id)
     logger.error("run %r is due and cannot be claimed: %s; run `perdure verify`", run_id, why)
+
+
+def without_writing(connection: apsw.Connection, request: ClaimRequest, now: int, known: QueueBook) -> Claims | None:
+    """Return the answer to a claim that finds nothing to do; None if there is something to be written."""
+    queues = read_book(connection, fetch(connection, "queue_version")[0][0], known)
+    chosen = choose(connection, request._replace(limit=1, shares=()), now, queues)
+    return chosen.answer([]) if chosen.is_idle else None
 
 
 def choose(

@@ -12,11 +12,11 @@ import msgspec
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
 from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat, Message
-from perdure.model.write import Create, SetQueue
+from perdure.model.write import SetQueue
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
-from perdure.store.settle import Doubt, Settlement, Tails, has_happened, is_text
+from perdure.store.settle import Settlement, Tails, has_happened, is_text
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.book import SqliteBook
@@ -276,7 +276,7 @@ class SqliteStore:
 
     def _apply(self, session: Session, batch: Sequence[Write]) -> list[Outcome]:
         try:
-            self._check_queues(batch)
+            self._queues.check(batch)
             return apply(session.writer, batch, self._clock.now(), self._tails)
         except ENVIRONMENT:
             raise
@@ -292,20 +292,13 @@ class SqliteStore:
     def _book(self, session: Session) -> SqliteBook:
         return SqliteBook(session.writer, self._clock.now(), self._tails)
 
-    def _check_queues(self, batch: Sequence[Write]) -> None:
-        """Have a batch looked at closely that is to claim a run whose queue counts its claims."""
-        counted = self._queues.counted
-        if counted and any(type(one) is Create and one.row.owner and one.row.queue in counted for one in batch):
-            raise Doubt
-
     def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim due runs in one short transaction."""
         if block:
             with self._opened().reading() as connection:
-                queues = read_book(connection, fetch(connection, "queue_version")[0][0], self._queues)
-                chosen = claim.choose(connection, request._replace(limit=1, shares=()), self._clock.now(), queues)
-                if chosen.is_idle:
-                    return chosen.answer([])  # the usual case of an idle worker: no need for the write lock
+                answer = claim.without_writing(connection, request, self._clock.now(), self._queues)
+            if answer is not None:
+                return answer  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> Claims:
             return claim.claim(

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from perdure.model.queue import QueueRow
+from perdure.model.write import Create
 from perdure.store import slots
+from perdure.store.settle import Doubt
 from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import apsw
 
-    from perdure.model.write import SetQueue
+    from perdure.model.write import SetQueue, Write
     from perdure.store.slots import Call, Fetch
 
 
@@ -26,6 +28,16 @@ class QueueBook(NamedTuple):
     rows: dict[str, QueueRow]
     counted: frozenset[str]
     """Queues whose runs are not claimed as they are created."""
+
+    def check(self, batch: Sequence[Write]) -> None:
+        """Have a batch looked at closely that is to claim a run whose queue counts its claims.
+
+        Raises:
+            Doubt: it is.
+        """
+        counted = self.counted
+        if counted and any(type(one) is Create and one.row.owner and one.row.queue in counted for one in batch):
+            raise Doubt
 
 
 UNREAD = QueueBook(-1, {}, frozenset())

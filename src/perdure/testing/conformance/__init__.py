@@ -23,6 +23,7 @@ from perdure.testing.conformance.purging import PurgingContract
 from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
+from perdure.testing.conformance.turns import TurnsContract
 from perdure.testing.conformance.writing import WritingContract
 
 __all__ = ["StoreConformance"]
@@ -35,6 +36,7 @@ class StoreConformance(
     PurgingContract,
     ClaimingContract,
     QueueingContract,
+    TurnsContract,
     LeasingContract,
     ReadingContract,
     SharingContract,
