@@ -158,7 +158,7 @@ class Attempts:
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.is_async:
-            task = host.start_task(self._run_async(attempt), operation.name, context, eager=self.eager)
+            task = host.starter.task(self._run_async(attempt), operation.name, context, at_once=self.eager)
             if running.get(operation.id) is attempt:  # else it has begun and ended at once
                 attempt.task = task
         else:

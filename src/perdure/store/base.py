@@ -147,6 +147,10 @@ class Store(Protocol):
         """Return a run, what a purged one left, or None."""
         ...
 
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked, once each. One query, however many they are."""
+        ...
+
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events with ``seq > after`` in order. A negative ``after`` means the last ``-after`` events.
 
