@@ -8,7 +8,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,7 +155,7 @@ class Campaign:
             die = [self.random.choice(STEPS), self.random.choice(PLACES)]
             self._send(worker, self._queue.popleft(), die=die)
             return
-        time.sleep(self.random.random() * 0.01)
+        self._selector.select(self.random.random() * 0.01)  # wherever it is by then
         worker.process.send_signal(signal.SIGKILL)
 
     def _died(self, worker: Worker) -> None:

@@ -79,7 +79,7 @@ async def fulfil(order: int) -> list[int]:
 
 
 async def main() -> None:
-    async with perdure.Engine(sys.argv[1], [fulfil], lease="1s", concurrency=4):
+    async with perdure.Engine(sys.argv[1], [fulfil], lease="1s", concurrency=4, max_deaths=1000):
         await asyncio.Event().wait()
 
 
