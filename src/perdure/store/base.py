@@ -46,6 +46,8 @@ class Capabilities(NamedTuple):
     """Modes it can give."""
     shared: bool
     """Other processes may use the same store at the same time."""
+    file: str | None = None
+    """The one file it is in: no code of users may run inside its transactions."""
 
 
 class StoreOptions(NamedTuple):

@@ -92,7 +92,7 @@ class SqliteStore:
         self._options = options
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
-        self.capabilities: Capabilities = _CAPABILITIES
+        self.capabilities: Capabilities = _CAPABILITIES._replace(file=str(path))
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
