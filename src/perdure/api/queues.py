@@ -15,7 +15,7 @@ from perdure.api.reading import moment
 from perdure.errors import InvalidValue, UsageError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import Duration
-from perdure.model.queue import MOST, Queue, QueueRow, Rate, check_settings
+from perdure.model.queue import MOST, Queue, Rate
 from perdure.model.write import Committed, Failed, SetQueue
 
 if TYPE_CHECKING:
@@ -145,15 +145,13 @@ class QueueHandle:
             **settings: settings of `Queue` by name; None takes a limit away.
 
         Raises:
-            UsageError: there is no such setting, or two of them contradict each other.
+            UsageError: there is no such setting, or none was given.
             InvalidValue: a value is out of range.
         """
         values = stored(self.name, dict(settings))
         if not values:
             message = "nothing to set"
             raise UsageError(message, hint=f"give one of {', '.join(_NAMES)}")
-        known = (await _row(self._engine.connection, self.name))._asdict()
-        check_settings({**known, **values})
         await self._change(values, actor, reason)
 
     async def pause(self, *, actor: str | None = None, reason: str | None = None) -> None:
@@ -218,11 +216,6 @@ async def list_queues(connection: Connection) -> tuple[QueueInfo, ...]:
     """Return every queue that has settings or open runs, by name."""
     stats: StoreStats = await connection.read(connection.store.stats)
     return tuple(_info(state) for state in stats.queues)
-
-
-async def _row(connection: Connection, name: str) -> QueueRow:
-    stats: StoreStats = await connection.read(connection.store.stats)
-    return next((state.settings for state in stats.queues if state.settings.name == name), QueueRow(name))
 
 
 def _info(state: QueueState) -> QueueInfo:

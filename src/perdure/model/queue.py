@@ -123,12 +123,6 @@ def check_settings(values: Mapping[str, int | None]) -> None:
     for name in LIMITS:
         if values.get(name) is not None:
             _check_count(f"a queue's {name}", values[name])
-    total = values.get("concurrency")
-    for name in LIMITS[1:]:
-        part = values.get(name)
-        if total is not None and part is not None and part > total:
-            message = f"a queue's {name} ({part}) cannot be above its concurrency ({total})"
-            raise InvalidValue(message)
     if values.get("ageing_us") is not None and not 1_000 <= (values["ageing_us"] or 0) <= 366 * 86_400_000_000:
         message = "a queue's ageing must be between 1 ms and 366 days for one level of priority"
         raise InvalidValue(message)

@@ -23,7 +23,7 @@ from perdure.store.sqlite.book import SqliteBook
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
-from perdure.store.sqlite.queues import UNREAD, QueueBook, read_book
+from perdure.store.sqlite.queues import UNREAD, read_book
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class SqliteStore:
         self._tails: Tails = {}
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
-        self._queues: QueueBook = UNREAD
+        self._queues = UNREAD
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
@@ -301,9 +301,8 @@ class SqliteStore:
                 return answer  # the usual case of an idle worker: no need for the write lock
 
         def work(session: Session) -> Claims:
-            return claim.claim(
-                session.writer, request, decide, self._clock.now(), self._tails, self._damaged, self._queues
-            )
+            now = self._clock.now()
+            return claim.claim(session.writer, request, decide, now, self._tails, self._damaged, self._queues)
 
         def look(claims: Claims) -> bool | None:
             return has_happened(self._book(self._opened()), [one.append for one in claims.taken])
