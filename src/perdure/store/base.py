@@ -165,6 +165,13 @@ class Store(Protocol):
         """Count what there is, and say what this database really is and what is wrong with it. For people."""
         ...
 
+    def quiet_until(self) -> int:
+        """Return until when a claim like the last one would find nothing that `change_count` does not tell of.
+
+        By the database's clock; 0 where that is not known. No round trip. It is what keeps idle workers from asking.
+        """
+        ...
+
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
