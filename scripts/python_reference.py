@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perdure
-from perdure import errors
+from perdure import errors, guard
 from perdure.api import blocking
 
 if TYPE_CHECKING:
@@ -27,10 +27,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
     "Inside a workflow": ("sleep", "now", "random", "uuid4", "info", "BodyInfo", "checkpoint", "publish", "blocking"),
     "Inside a step": ("step_info", "StepInfo"),
+    "In the application's database": ("Database", "guard"),
 }
+GUARDS = ("once", "Once", "insert", "change", "Change", "create_table", "schema", "forget")
 ELSEWHERE = {"Status": "events-and-states.md#states", "EventType": "events-and-states.md#events"}
-INTERNAL = frozenset({"await_result", "connection", "start_call", "wait_us"})
-MADE_BY_USERS = frozenset({"Engine", "Retry", "SyncEngine"})
+INTERNAL = frozenset(
+    {
+        "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
+        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
+        "SyncEngine.start_call",
+    }
+)  # fmt: skip
+MADE_BY_USERS = frozenset({"Database", "Engine", "Retry", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
     "error": "Catch it to catch every error of Perdure.",
@@ -47,6 +55,7 @@ ADVICE: dict[str, str] = {
     "store_conflict": "Never seen by users.",
     "lease_lost": "Never raised to callers in this version; a worker that lost a run says so in its log and drops it.",
     "codec": "Return or pass something that can be stored; `path` and `type_name` say what cannot.",
+    "guard": "Roll the transaction back; the message says what is missing or what went wrong.",
     "diverged": "A replay that diverges parks its run; see [parked runs](../how-to/parked-runs.md).",
     "version": "Start the run with the version that is registered here, or leave `version` out.",
 }
@@ -72,13 +81,27 @@ def python_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _entry(name: str) -> Iterator[str]:
-    thing = getattr(perdure, name)
+def guard_page() -> str:
+    """Return the page on guards."""
+    parts = ["# perdure.guard", NOTE, *_paragraphs(guard)]
+    for name in GUARDS:
+        parts += _entry(name, guard)
+    return "\n\n".join(parts).replace("\n### ", "\n## ") + "\n"
+
+
+def _paragraphs(module: object) -> list[str]:
+    return (inspect.getdoc(module) or "").replace("``", "`").split("\n\n")
+
+
+def _entry(name: str, home: object = perdure) -> Iterator[str]:
+    thing = getattr(home, name)
     yield f"### {name}"
     if name in ELSEWHERE:
         yield f"{_text(inspect.getdoc(thing))} See [its values]({ELSEWHERE[name]})."
     elif name == "Duration":
         yield f"The type of a span of time: `{' | '.join(part.__name__ for part in thing.__args__)}`."
+    elif thing is guard:
+        yield f"{_paragraphs(guard)[0]} See [its page](guard.md)."
     elif thing is blocking:
         yield "The functions of this group for sync workflows; each waits until it is done."
         yield "\n".join(f"- `perdure.blocking.{one}`" for one in blocking.__all__)
@@ -115,7 +138,7 @@ def _members(thing: Any) -> list[str]:
         name
         for name, value in vars(thing).items()
         if not name.startswith("_")
-        and name not in INTERNAL
+        and f"{thing.__name__}.{name}" not in INTERNAL
         and (inspect.isfunction(value) or isinstance(value, property | cached_property))
         and inspect.getdoc(value)
     ]
@@ -240,7 +263,7 @@ def _sentence(hint: str) -> str:
     return f"{hint[:1].upper()}{hint[1:]}." if hint else ""
 
 
-PAGES = {"python.md": python_page, "errors.md": errors_page}
+PAGES = {"python.md": python_page, "errors.md": errors_page, "guard.md": guard_page}
 
 
 def main() -> None:

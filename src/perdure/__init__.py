@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure import guard
 from perdure.api import blocking
 from perdure.api.context import (
     BodyInfo,
@@ -23,6 +24,9 @@ from perdure.api.sync import SyncEngine, SyncRun
 from perdure.errors import (
     CodecError,
     Diverged,
+    GuardBusy,
+    GuardConflict,
+    GuardError,
     IdConflict,
     InvalidValue,
     LeaseLost,
@@ -35,6 +39,7 @@ from perdure.errors import (
     RunTerminated,
     RunTimedOut,
     SchemaTooNew,
+    StateMismatch,
     StepFailed,
     StepInterrupted,
     StepTimedOut,
@@ -44,6 +49,7 @@ from perdure.errors import (
     UsageError,
     VersionError,
 )
+from perdure.guard.database import Database
 from perdure.kernel import ordered
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.model.duration import Duration
@@ -54,10 +60,11 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Diverged", "Duration", "Engine", "Event", "EventType", "IdConflict",
-    "InvalidValue", "LeaseLost", "PerdureError", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo",
-    "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Status", "StepFailed", "StepInfo",
-    "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun",
-    "SyncStep", "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "info", "now", "publish", "random",
+    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
+    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Retry",
+    "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
+    "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
+    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
+    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random",
     "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

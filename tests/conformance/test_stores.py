@@ -34,8 +34,14 @@ def postgres(request: Request) -> Callable[[], Store]:
     return lambda: open_store(url, StoreOptions())
 
 
+def mysql(request: Request) -> Callable[[], Store]:
+    url: str = request.getfixturevalue("new_database")("mariadb").url
+    return lambda: open_store(url, StoreOptions())
+
+
 BACKENDS: dict[str, Callable[[Request], Callable[[], Store]]] = {
     "memory": memory,
+    "mysql": mysql,
     "postgres": postgres,
     "sqlite": sqlite,
 }

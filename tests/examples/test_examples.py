@@ -113,6 +113,20 @@ def test_at_most_once_does_not_send_again_what_a_crash_cut_off(start: Start, tmp
     assert (tmp_path / "sent.txt").read_text("utf-8").count("\n") == 1
 
 
+def test_stock_coupon_and_number_are_taken_once_under_duplicates_and_by_hand(start: Start, tmp_path: Path) -> None:
+    told = lines(start("stock"))
+    assert told == [
+        "order 1: {'parcel 1'}",
+        "order 1 by hand: shipped before",
+        "order 2: {'parcel 2'}",
+        "order 2 by hand: shipped before",
+        "stock and what was taken: (80, 20)",
+        "parcels: (2, 2)",
+    ]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        assert shop.execute("select used_by from coupon order by code").fetchall() == [(1,), (2,)]
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_short_and_has_a_test(path: Path) -> None:
     text = path.read_text("utf-8")

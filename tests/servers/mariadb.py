@@ -42,7 +42,7 @@ class Mariadb(Server):
         self.program = programs.mariadb()
         super().__init__()
         self.password, self.tls = password, tls
-        self.data = self.folder / "data"
+        self.data, self.temporary = self.folder / "data", self.folder / "tmp"
         self._numbers = itertools.count(1)
         self._settings = dict(SETTINGS) | dict(settings or {})
         try:
@@ -54,7 +54,11 @@ class Mariadb(Server):
     def _initialise(self) -> None:
         words = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
         size = f"--innodb-log-file-size={self._settings['innodb_log_file_size']}"
-        run_lowered(programs.mariadb_install(), *words, size, f"--datadir={self.data}")
+        # Its own folder for temporary files: a server deletes what it finds in there, others' too, when it starts.
+        self.temporary.mkdir()
+        self.own(self.temporary)
+        environment = {"TMPDIR": str(self.temporary)}
+        run_lowered(programs.mariadb_install(), *words, size, f"--datadir={self.data}", env=environment)
         if self.tls is not None:
             certificate, key = self.write("server.crt", self.tls.certificate), self.write("server.key", self.tls.key)
             self._settings |= {"ssl_cert": str(certificate), "ssl_key": str(key), "require_secure_transport": "on"}
@@ -66,6 +70,7 @@ class Mariadb(Server):
     def command(self) -> Sequence[str | Path]:
         fixed = {
             "datadir": self.data,
+            "tmpdir": self.temporary,
             "socket": self.folder / "socket",
             "pid_file": self.folder / "pid",
             "bind_address": HOST,

@@ -35,6 +35,8 @@ _LONGEST_BLIND_US = 10_000_000
 _PATIENCE_US, _BLIND_PATIENCE_US = 10_000_000, 2_000_000
 """How long a look at what is due is trusted: where hints come, and where they do not."""
 _SHORTEST_BEAT_S = 0.3
+_BLIND_S = 1.0
+"""Where no hints come, everything is taken to have changed after this time."""
 R = TypeVar("R")
 
 
@@ -61,6 +63,7 @@ class ServerStore(Generic[L]):
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._next_sweep = 0
+        self._changed_at = 0.0
         self._hints: Hints | None = None
         self._hints_come = False
         self._changes = 0
@@ -284,6 +287,13 @@ class ServerStore(Generic[L]):
         with links.lend("work") as link:
             return run_row(link, run_id) or tombstone(link, run_id)
 
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked."""
+        links = self._opened()
+        asked = tuple(run_id for run_id in run_ids if is_text(run_id))
+        with links.lend("work") as link:
+            return [row[0] for row in link.execute("going_on", asked).rows] if asked else []
+
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
         links = self._opened()
@@ -311,7 +321,14 @@ class ServerStore(Generic[L]):
             return listing.stats(link, self._dialect.facts(link))
 
     def change_count(self) -> int:
-        """Return a number that changes when a hint of another process has come."""
+        """Return a number that changes when a hint of another process has come; without hints, once a second."""
+        if not self._hints_come:
+            self._opened()
+            now = time.monotonic()
+            if now - self._changed_at >= _BLIND_S:
+                self._changed_at = now
+                self._changes += 1
+            return self._changes
         with self._opened().try_lend("work") as link:
             if link is not None:
                 heard = link.heard()

@@ -1,0 +1,380 @@
+-- Every statement the MySQL and MariaDB backend runs. A question mark stands for a value; for a list of texts it stands
+-- for all of them with commas between, and `rows(?)` for a table of one column `value`.
+-- `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))` is the server's clock when the statement began.
+
+-- begin: begin a transaction
+start transaction
+
+-- short: a client that now falls silent for so many seconds is put out, and its locks with it
+set wait_timeout = 5
+
+-- commit: end a transaction
+commit
+
+-- rollback: undo a transaction
+rollback
+
+-- long: between transactions a connection may rest for a day
+set wait_timeout = 86400
+
+-- clock: the time of the server
+select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+
+-- insert_event: add rows to logs; the rows follow
+insert into event values
+
+-- check_places: these places of logs must be taken; the places and their number follow
+insert into refusal select reason from refusal
+where reason = 'the batch does not fit' and (select count(*) from event where (run_id, seq) in (
+
+-- check_places_end: what follows the places
+)) <>
+
+-- insert_run: create runs; the rows follow
+insert into run (
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, due_queue
+) values
+
+-- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
+insert into refusal select reason from refusal
+where reason = 'the batch does not fit' and exists (select 1 from request where run_id in (?))
+
+-- check_count: the statement before must have found so many rows
+insert into refusal select reason from refusal where reason = 'the batch does not fit' and row_count() <> ?
+
+-- insert_tag: make runs findable by their tags; the rows follow
+insert into tag (`key`, value, run_no) values
+
+-- tag_row: one row of insert_tag
+(?, ?, (select no from run where id = ?))
+
+-- change_run: compare-and-set on state and epoch, of runs that become alike; the first value is what sets the wake-up time
+update run force index (run_id_uq)
+set ?, status = ?, epoch = ?, owner = ?, detail = ?, updated_at = ?
+where id in (?) and status = ? and epoch = ?
+
+-- change_wake: a message that came in meanwhile makes an unowned run due
+wake_at = case
+    when inbox_n > ? then least(
+        coalesce(?, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
+        timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+    )
+    else ?
+end,
+due_queue = case when wake_at is null then null else queue end
+
+-- take_message: consume messages; the keys follow
+delete from inbox where (run_id, n) in (
+
+-- send: number a message, and make an unowned run due
+update run
+set
+    inbox_n = inbox_n + 1,
+    wake_at = case
+        when status in ('pending', 'waiting') then least(
+            coalesce(wake_at, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))),
+            timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+        )
+        else wake_at
+    end,
+    due_queue = case when wake_at is null then null else queue end
+where id = ? and status in ('pending', 'running', 'waiting', 'paused', 'parked')
+
+-- insert_message: put the message into the inbox
+insert into inbox (run_id, n, kind, sent_at, detail) select id, inbox_n, ?, ?, ? from run where id = ?
+
+-- insert_request: leave a tombstone, which also opens the log for deletion
+insert into request (run_id, workflow, input_digest, status, purged_at, actor, reason)
+select id, workflow, input_digest, status, ?, ?, ? from run
+where id = ? and status in ('completed', 'failed', 'cancelled', 'terminated', 'continued')
+for update
+
+-- purge_event: delete a purged run's log
+delete from event where run_id = ?
+
+-- purge_inbox: delete a purged run's messages
+delete from inbox where run_id = ?
+
+-- purge_tag: delete a purged run's tags
+delete from tag where run_no = (select no from run where id = ?)
+
+-- purge_run: delete a purged run's row
+delete from run where id = ?
+
+-- savepoint: what follows can be undone by itself
+savepoint part
+
+-- release: keep what was done since the savepoint
+release savepoint part
+
+-- undo: undo what was done since the savepoint
+rollback to savepoint part
+
+-- standings: state, epoch and last seq of these runs, which stay as they are until the transaction ends
+select
+    r.id, r.status, r.epoch,
+    (select e.seq from event as e where e.run_id = r.id order by e.seq desc limit 1 lock in share mode)
+from run as r
+where r.id in (?)
+order by r.id
+for update
+
+-- commit_at: who wrote a place of a log
+select commit_id from event where run_id = ? and seq = ?
+
+-- going_on: those of some runs that are neither ended nor parked
+select id from run
+where id in (?) and status in ('pending', 'running', 'waiting', 'paused')
+
+-- get_run: one run
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run where id = ?
+
+-- get_request: what a purged run left
+select * from request where run_id = ?
+
+-- load: a log from a place on
+select * from event where run_id = ? and seq >= ? order by seq limit ?
+
+-- load_tails: the ends of several logs, each in order
+select e.*
+from (select run_id, max(seq) as top from event where run_id in (?) group by run_id) as t
+inner join event as e on e.run_id = t.run_id and e.seq > t.top - ?
+order by e.run_id, e.seq
+
+-- load_tail: the end of a log, backwards
+select * from event where run_id = ? order by seq desc limit ?
+
+-- inbox: waiting messages
+select * from inbox where run_id = ? order by n
+
+-- limit_claim: every transaction is limited already
+do ?
+
+-- insert_worker: a worker begins its life; done twice if the answer was lost
+insert into worker
+select v.* from (
+    select
+        ? as id, ? as name, ? as host, ? as pid, ? as state, ? as started_at, ? as heartbeat_at, ? as expires_at,
+        ? as queues, ? as workflows
+) as v
+where not exists (select 1 from worker as w where w.id = v.id)
+
+-- is_gone: whether a worker's runs may be taken over
+select 1 from worker where id = ? and state <> 'live'
+
+-- is_live: whether a worker may claim
+select 1 from worker where id = ? and state = 'live'
+
+-- heartbeat: extend a live worker's lease, never an upsert
+update worker
+set
+    heartbeat_at = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)),
+    expires_at = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) + ?
+where id = ? and state = 'live'
+
+-- leave: end a worker's life
+update worker
+set
+    heartbeat_at = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)),
+    expires_at = timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)),
+    state = 'left'
+where id = ? and state = 'live'
+
+-- owned: what a worker owns
+select id, epoch, inbox_n from run where owner = ?
+
+-- sweep_due: whether a sweep would change anything, and when the next lease ends
+select
+    exists (
+        select 1 from worker
+        where state <> 'live' or expires_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+    ) or exists (
+        select 1 from run as r
+        where r.owner is not null and not exists (select 1 from worker as w where w.id = r.owner)
+    ),
+    (select min(expires_at) from worker where state = 'live')
+
+-- expired: workers whose lease has ended
+select id from worker
+where state = 'live' and expires_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+order by id
+
+-- bury: mark a worker whose lease has ended
+update worker set state = 'dead'
+where id = ? and state = 'live' and expires_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+
+-- orphans: owners without a row
+select distinct r.owner from run as r
+where r.owner is not null and not exists (select 1 from worker as w where w.id = r.owner)
+
+-- forget: remove rows of workers that are gone and own nothing
+delete from worker
+where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
+
+-- gone: whether there are workers to take over from
+select 1 from worker where state <> 'live' limit 1
+
+-- slots: every priority level that has something due, per queue and workflow, by skipping through the index
+with recursive slot (queue, workflow, priority) as (
+    select
+        q.value,
+        w.value,
+        (
+            select r.priority from run as r
+            where r.due_queue = q.value and r.workflow = w.value
+            order by r.priority desc limit 1
+        )
+    from rows(?) as q
+    cross join rows(?) as w
+    union all
+    select
+        s.queue,
+        s.workflow,
+        (
+            select r.priority from run as r
+            where r.due_queue = s.queue and r.workflow = s.workflow and r.priority < s.priority
+            order by r.priority desc limit 1
+        )
+    from slot as s
+    where s.priority is not null
+)
+
+select s.priority, s.queue, s.workflow
+from slot as s
+where
+    s.priority is not null
+    and (
+        select r.wake_at from run as r
+        where r.due_queue = s.queue and r.workflow = s.workflow and r.priority = s.priority
+        order by r.wake_at limit 1
+    ) <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+order by s.priority desc
+
+-- due: the runs of one slot that nobody else is claiming, longest due first
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run force index (run_due)
+where
+    due_queue = ? and workflow = ? and priority = ?
+    and wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+order by wake_at, no
+limit ?
+for update skip locked
+
+-- bereft: runs whose owner is gone
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
+where
+    owner in (select w.id from worker as w where w.state <> 'live')
+    and queue in (?)
+    and workflow in (?)
+order by priority desc, no
+limit ?
+for update skip locked
+
+-- only: one run, unless somebody else is claiming it
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
+where
+    id = ?
+    and (owner is not null or wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+for update skip locked
+
+-- by_status: runs in one state; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from run
+where status = ?
+
+-- by_tag: runs with a tag; conditions and order follow
+select
+    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at
+from tag
+inner join run on tag.run_no = run.no
+where tag.`key` = ? and tag.value = ?
+
+-- and_tag: condition: another tag
+and exists (select 1 from tag as o where o.`key` = ? and o.value = ? and o.run_no = run.no)
+
+-- and_status: condition: one of some states
+and status in (?)
+
+-- and_workflow: condition: of this workflow
+and workflow = ?
+
+-- and_version: condition: of this version
+and workflow_version = ?
+
+-- and_queue: condition: of this queue
+and queue = ?
+
+-- and_since: condition: created at or after
+and created_at >= ?
+
+-- and_until: condition: created before
+and created_at < ?
+
+-- and_before: condition: further down in the listing than this row
+and (created_at, id) < (?, ?)
+
+-- newest: order of a listing
+order by created_at desc, id desc
+limit ?
+
+-- count_runs: runs by state
+select status, count(*) from run group by status
+
+-- waiting: what is due, by queue and workflow
+select due_queue, workflow, count(*), min(wake_at) from run
+where due_queue is not null and wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+group by due_queue, workflow
+order by due_queue, workflow
+
+-- workers: known workers
+select * from worker order by id
+
+-- migrations: what was applied
+select number, name, checksum from schema_migration order by number
+
+-- note_migration: remember what was applied
+insert into schema_migration (number, name, checksum, applied_at)
+values (?, ?, ?, timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
+
+-- lock_schema: one migration at a time, until it is unlocked or the connection ends
+select get_lock(concat('perdure ', md5(database())), ?)
+
+-- unlock_schema: let others migrate
+select release_lock(concat('perdure ', md5(database())))
+
+-- our_tables: which of these names are tables of the database, and what keeps them
+select table_name, engine, table_collation from information_schema.tables
+where table_schema = database() and table_name in (?)
+
+-- sizes: bytes of our tables: rows, indexes, free
+select table_name, data_length, index_length, data_free from information_schema.tables
+where table_schema = database() and table_name in (?)
+
+-- variables: what the server and this session are set to
+show variables where variable_name in (?)
+
+-- status_of_server: counters of the server
+show status where variable_name in (?)
+
+-- rights: what the user may do
+show grants
+
+-- oldest: since when the oldest transaction is open, and how much undo waits; needs the right PROCESS
+select
+    (select timestampdiff(second, min(trx_started), now()) from information_schema.innodb_trx),
+    (select count from information_schema.innodb_metrics where name = 'trx_rseg_history_len')
