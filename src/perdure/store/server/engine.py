@@ -32,10 +32,10 @@ _TURNS = 6
 _MOST_TAILS = 100_000
 _LONGEST_BLIND_US = 10_000_000
 """A sweep that knows when the next lease ends looks at least this often: a shorter one may have begun since."""
-_PATIENCE_US, _BLIND_PATIENCE_US = 10_000_000, 2_000_000
-"""How long a look at what is due is trusted: where hints come, and where they do not."""
+_PATIENCE_US = 10_000_000
+"""How long a look at what is due is trusted."""
 _SHORTEST_BEAT_S = 0.3
-_BLIND_S = 1.0
+_BLIND_S = 2.0
 """Where no hints come, everything is taken to have changed after this time."""
 R = TypeVar("R")
 
@@ -229,10 +229,9 @@ class ServerStore(Generic[L]):
         """Look whether there is something to claim, without a lock: an idle worker's usual answer is no."""
         before = self._writes
         first = claim.next_due(link, request)
-        patience = _PATIENCE_US if self._hints_come else _BLIND_PATIENCE_US
         # What this process wrote while it looked may be due before that.
         quiet = first != claim.NOW and before == self._writes
-        self._quiet_until = min(first, self._clock.now() + patience) if quiet else 0
+        self._quiet_until = min(first, self._clock.now() + _PATIENCE_US) if quiet else 0
         return first == claim.NOW
 
     def quiet_until(self) -> int:
@@ -321,7 +320,7 @@ class ServerStore(Generic[L]):
             return listing.stats(link, self._dialect.facts(link))
 
     def change_count(self) -> int:
-        """Return a number that changes when a hint of another process has come; without hints, once a second."""
+        """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
         if not self._hints_come:
             self._opened()
             now = time.monotonic()
