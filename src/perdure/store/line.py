@@ -78,6 +78,7 @@ class Line:
         """Yield the runs to take, best first."""
         allowance = self.allowance
         if allowance.paused:
+            self.held = True
             return
         heap: list[tuple[tuple[int, int], int, str, int, int]] = []
         sources: list[Source] = []
@@ -131,8 +132,9 @@ class Line:
             self._hold()
             return
         fair = self._row is not None and bool(self._row.fair)
-        levels = self.fetch("levels", self.name, self._request.workflows, self.now)
-        for priority, workflow, keyed, head_at in levels:
+        for priority, workflow, keyed, head_at in self.fetch("levels", self.name, self._request.workflows):
+            if head_at is None or head_at > self.now:
+                continue
             source = Keys(self, workflow, priority, fair=fair) if keyed else Plain(self, workflow, priority)
             yield source, (place_of(self._row, priority, head_at), head_at, "", _UNSEEN)
 

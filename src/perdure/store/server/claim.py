@@ -8,7 +8,7 @@ needs other code is stepped over in the index, however much there is of it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
@@ -33,16 +33,32 @@ _SOON_US = 10_000
 """When to look again at a queue that somebody else is just claiming from."""
 
 
-def is_worthwhile(link: L, request: ClaimRequest, now: int) -> bool:
-    """Whether there may be something to claim: one round trip, and no lock. An idle worker's usual answer is no."""
-    if request.limit < 1:
-        return False
+class Outlook(NamedTuple):
+    """What a look without a lock found."""
+
+    due: bool
+    """Whether there may be something to claim."""
+    then: int
+    """When there will be more."""
+
+
+LATE = 2**63 - 1
+
+
+def look(link: L, request: ClaimRequest, now: int) -> Outlook:
+    """Look for what is due, and for when there will be more. One round trip, and no lock."""
     if request.only is not None:
-        return True
-    calls: list[tuple[Any, ...]] = [("levels", name, request.workflows, now) for name in request.queues]
-    if request.take_over:
-        calls.append(("gone",))
-    return any(result.rows for result in link.many(*calls))
+        return Outlook(due=True, then=now)
+    due, then = False, LATE
+    for result in link.many(*(("levels", name, request.workflows) for name in request.queues)):
+        for priority, _, _, head_at in result.rows:
+            if priority is None:
+                due |= request.take_over
+            elif head_at <= now:
+                due = True
+            else:
+                then = min(then, head_at)
+    return Outlook(due, then)
 
 
 def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str]) -> Claims:
@@ -56,14 +72,11 @@ def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, d
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
     """
-    _, live, gone, clock = link.many(
-        ("limit_claim", _LONGEST_MS), ("is_live", request.worker_id), ("gone",), ("clock",)
-    )  # fmt: skip
+    _, live, clock = link.many(("limit_claim", _LONGEST_MS), ("is_live", request.worker_id), ("clock",))
     if not live.rows:
         return Claims([])
     now = int(clock.rows[0][0])
-    take_over = request.take_over and bool(gone.rows)
-    chosen, settings, waits = _choose(link, request, now, damaged, take_over=take_over)
+    chosen, settings, waits = _choose(link, request, now, damaged)
     claimed = _take(dialect, link, chosen.rows, decide, now, damaged)
     calls = [call for call in (*chosen.aftermath(), *counted(settings, claimed, now)) if call[0] in dialect.sql]
     if calls:
@@ -75,7 +88,7 @@ def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, d
 
 
 def _choose(
-    link: L, request: ClaimRequest, now: int, damaged: Collection[str], *, take_over: bool
+    link: L, request: ClaimRequest, now: int, damaged: Collection[str]
 ) -> tuple[Chosen, dict[str, QueueRow], bool]:
     """Lock and return the runs to take, the settings of the queues, and whether one is just being claimed from."""
     run = None
@@ -101,7 +114,7 @@ def _choose(
         if name in busy:
             return None
         row = settings.get(name)
-        return Line(fetch, name, row, request, now, take_over=take_over, expected=expected, damaged=damaged)
+        return Line(fetch, name, row, request, now, take_over=request.take_over, expected=expected, damaged=damaged)
 
     if run is None:
         return Chosen.of(request, line), settings, bool(busy)

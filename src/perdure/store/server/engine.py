@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 _TURNS = 6
 """How often a transaction that got into a deadlock is tried."""
 _MOST_TAILS = 100_000
-_LONGEST_BLIND_US = 5_000_000
-"""A sweep that knows of no lease that has ended looks at least this often: somebody may have come since."""
+_LONGEST_BLIND_US = 10_000_000
+"""A sweep that knows when the next lease ends looks at least this often: a shorter one may have begun since."""
+_PATIENCE_US = 10_000_000
+"""How long a look at what is due is trusted."""
 _SHORTEST_BEAT_S = 0.3
-_BLIND_S = 1.0
+_BLIND_S = 2.0
 """Where no hints come, everything is taken to have changed after this time."""
 R = TypeVar("R")
 
@@ -69,6 +71,11 @@ class ServerStore(Generic[L]):
         """Hints of other processes, of all connections so far."""
         self._heard = 0
         """Of these, those of the connection there is."""
+        self._writes = 0
+        """Batches of this process after which something may be due."""
+        self._quiet_until = 0
+        self.quiet_until: Callable[[], int] = lambda: self._quiet_until
+        """Return until when nothing will be due of which no hint comes."""
 
     def open(self) -> None:
         """Connect, migrate, check what the server gives, and learn its clock."""
@@ -207,16 +214,32 @@ class ServerStore(Generic[L]):
         found: list[Claims] = []
 
         def work(link: L, promise: Promise) -> Claims:
-            if not claim.is_worthwhile(link, request, self._clock.now()):
-                return Claims([])
-            link.begin()
-            answer = claim.claim(self._dialect, link, request, decide, self._damaged)
-            found.append(answer)
-            promise.writes = [one.append for one in answer.taken]
-            link.commit()
+            before = self._writes
+            outlook = claim.look(link, request, self._clock.now()) if request.limit > 0 else claim.Outlook(False, 0)
+            answer = Claims([])
+            if outlook.due:
+                link.begin()
+                answer = claim.claim(self._dialect, link, request, decide, self._damaged)
+                found.append(answer)
+                promise.writes = [one.append for one in answer.taken]
+                link.commit()
+            self._note(answer, outlook, before)
             return answer
 
         return self._transact("work", work, lambda _: found[-1])
+
+    def _note(self, answer: Claims, outlook: claim.Outlook, before: int) -> None:
+        """Note until when nothing will be due, or be let go by its queue, of which no hint comes.
+
+        Args:
+            answer: what a claim took, or why not.
+            outlook: what was due, and when more will be.
+            before: how many batches this process had written when it looked: what it wrote since may be due earlier.
+        """
+        # What was due and neither taken nor held by its queue, somebody else was just claiming: he may fail.
+        quiet = not answer.taken and before == self._writes and (answer.held or not outlook.due)
+        opens = claim.LATE if answer.open_at is None else answer.open_at
+        self._quiet_until = min(outlook.then, opens, self._clock.now() + _PATIENCE_US) if quiet else 0
 
     # ---- workers ----
 
@@ -300,7 +323,7 @@ class ServerStore(Generic[L]):
             return listing.stats(link, self._dialect.facts(link), self._clock.now())
 
     def change_count(self) -> int:
-        """Return a number that changes when a hint of another process has come; without hints, once a second."""
+        """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
         if not self._hints_come:
             self._opened()
             now = time.monotonic()
@@ -322,5 +345,9 @@ class ServerStore(Generic[L]):
 
     def _tell(self, batch: Sequence[Write]) -> None:
         """Tell others of a batch, if it has anything that somebody may wait for."""
-        if self._hints is not None and not all(isinstance(write, Append) and write.change is None for write in batch):
+        if all(isinstance(write, Append) and write.change is None for write in batch):
+            return
+        self._writes += 1
+        self._quiet_until = 0
+        if self._hints is not None:
             self._hints.announce()

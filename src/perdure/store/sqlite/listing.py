@@ -99,8 +99,9 @@ def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> Sto
     runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
     due: dict[tuple[str, str], tuple[int, int]] = {}
     for queue, workflow in fetch(connection, "pairs"):
-        for priority, _, keyed, _ in fetch(connection, "levels", queue, msgspec.json.encode([workflow]).decode(), now):
-            if not keyed:
+        levels = fetch(connection, "levels", queue, msgspec.json.encode([workflow]).decode())
+        for priority, _, keyed, head_at in levels:
+            if not keyed and head_at <= now:
                 _add(due, queue, workflow, *fetch(connection, "count_due", queue, workflow, priority, now)[0])
     for line in fetch(connection, "keyed_due", now):
         _add(due, *line)

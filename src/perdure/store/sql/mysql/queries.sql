@@ -215,10 +215,8 @@ where r.owner is not null and not exists (select 1 from worker as w where w.id =
 delete from worker
 where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
 
--- gone: whether there are workers to take over from
-select 1 from worker where state <> 'live' limit 1
-
--- levels: every priority of a queue that has something due, and since when, by skipping through the indexes
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
+-- row of nothing if there are workers to take over from
 with recursive plain (workflow, priority) as (
     select
         w.value,
@@ -285,7 +283,10 @@ headed (priority, workflow, is_keyed, head_at) as (
     where s.priority is not null
 )
 
-select priority, workflow, is_keyed, head_at from headed where head_at <= ?3 order by priority desc
+select priority, workflow, is_keyed, head_at from headed where head_at is not null
+union all
+select null, null, 0, null from dual where exists (select 1 from worker where state <> 'live')
+order by priority desc
 
 -- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
 select

@@ -230,10 +230,8 @@ where r.owner is not null and not exists (select 1 from perdure.worker as w wher
 delete from perdure.worker as w
 where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.owner = w.id)
 
--- gone: whether there are workers to take over from
-select 1 from perdure.worker where state <> 'live' limit 1
-
--- levels: every priority of a queue that has something due, and since when, by skipping through the indexes
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
+-- row of nothing if there are workers to take over from
 with recursive plain (workflow, priority) as (
     select
         w.name,
@@ -303,7 +301,10 @@ headed (priority, workflow, keyed, head_at) as (
     where s.priority is not null
 )
 
-select priority, workflow, keyed, head_at from headed where head_at <= $3::bigint order by priority desc
+select priority, workflow, keyed, head_at from headed where head_at is not null
+union all
+select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
+order by 1 desc nulls last
 
 -- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
 select

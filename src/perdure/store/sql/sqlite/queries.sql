@@ -188,7 +188,7 @@ where state <> 'live' and id not in (select owner from run where status = 'runni
 -- gone: whether there are workers to take over from
 select 1 from worker where state <> 'live' limit 1
 
--- levels: every priority of a queue that has something due, and since when, by skipping through the indexes
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes
 with recursive level (workflow, keyed, priority) as (
     select
         w.value,
@@ -245,7 +245,7 @@ headed (priority, workflow, keyed, head_at) as (
     where s.priority is not null
 )
 
-select priority, workflow, keyed, head_at from headed where head_at <= ?3 order by priority desc
+select priority, workflow, keyed, head_at from headed where head_at is not null order by priority desc
 
 -- due_plain: the runs without a key of a workflow and priority, longest due first
 select
