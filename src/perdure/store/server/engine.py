@@ -12,6 +12,7 @@ from perdure.model.run import Heartbeat
 from perdure.model.write import COMMITTED, Append
 from perdure.store.server import claim, lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
+from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.hint import Hints
@@ -215,7 +216,7 @@ class ServerStore(Generic[L]):
 
         def work(link: L, promise: Promise) -> Claims:
             before = self._writes
-            outlook = claim.look(link, request, self._clock.now()) if request.limit > 0 else claim.Outlook(False, 0)
+            outlook = claim.look(link, request, self._clock.now()) if request.limit > 0 else Outlook(due=False, then=0)
             answer = Claims([])
             if outlook.due:
                 link.begin()
@@ -228,7 +229,7 @@ class ServerStore(Generic[L]):
 
         return self._transact("work", work, lambda _: found[-1])
 
-    def _note(self, answer: Claims, outlook: claim.Outlook, before: int) -> None:
+    def _note(self, answer: Claims, outlook: Outlook, before: int) -> None:
         """Note until when nothing will be due, or be let go by its queue, of which no hint comes.
 
         Args:

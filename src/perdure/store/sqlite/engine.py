@@ -12,7 +12,6 @@ import msgspec
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
 from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat, Message
-from perdure.model.write import SetQueue
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
@@ -287,8 +286,7 @@ class SqliteStore:
             session.rollback()
             session.begin()
             self._agree(session)
-            if any(isinstance(write, SetQueue) for write in batch):
-                self._queues = UNREAD
+            self._queues = self._queues.after(batch)
             return Settlement(self._book(session), batch).settle()
 
     def _book(self, session: Session) -> SqliteBook:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from perdure.model.queue import QueueRow
-from perdure.model.write import Create
+from perdure.model.write import Create, SetQueue
 from perdure.store import slots
 from perdure.store.settle import Doubt
 from perdure.store.sqlite.batch import SQL, fetch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from perdure.model.write import SetQueue, Write
+    from perdure.model.write import Write
     from perdure.store.slots import Call, Fetch
 
 
@@ -38,6 +38,10 @@ class QueueBook(NamedTuple):
         counted = self.counted
         if counted and any(type(one) is Create and one.row.owner and one.row.queue in counted for one in batch):
             raise Doubt
+
+    def after(self, batch: Sequence[Write]) -> QueueBook:
+        """Return what is known once ``batch`` is applied."""
+        return UNREAD if any(isinstance(write, SetQueue) for write in batch) else self
 
 
 UNREAD = QueueBook(-1, {}, frozenset())
