@@ -27,12 +27,18 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
     "Inside a workflow": ("sleep", "now", "random", "uuid4", "info", "BodyInfo", "checkpoint", "publish", "blocking"),
     "Inside a step": ("step_info", "StepInfo"),
-    "In the application's database": ("guard",),
+    "In the application's database": ("Database", "guard"),
 }
 GUARDS = ("once", "Once", "insert", "change", "Change", "create_table", "schema", "forget")
 ELSEWHERE = {"Status": "events-and-states.md#states", "EventType": "events-and-states.md#events"}
-INTERNAL = frozenset({"await_result", "connection", "start_call", "wait_us"})
-MADE_BY_USERS = frozenset({"Engine", "Retry", "SyncEngine"})
+INTERNAL = frozenset(
+    {
+        "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
+        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
+        "SyncEngine.start_call",
+    }
+)  # fmt: skip
+MADE_BY_USERS = frozenset({"Database", "Engine", "Retry", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
     "error": "Catch it to catch every error of Perdure.",
@@ -132,7 +138,7 @@ def _members(thing: Any) -> list[str]:
         name
         for name, value in vars(thing).items()
         if not name.startswith("_")
-        and name not in INTERNAL
+        and f"{thing.__name__}.{name}" not in INTERNAL
         and (inspect.isfunction(value) or isinstance(value, property | cached_property))
         and inspect.getdoc(value)
     ]

@@ -49,6 +49,7 @@ from perdure.errors import (
     UsageError,
     VersionError,
 )
+from perdure.guard.database import Database
 from perdure.kernel import ordered
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.model.duration import Duration
@@ -59,11 +60,11 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Diverged", "Duration", "Engine", "Event", "EventType", "GuardBusy",
-    "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Retry", "Run",
-    "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut",
-    "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut",
-    "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep", "UsageError", "VersionError",
-    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random", "sleep", "step", "step_info",
-    "uuid4", "workflow",
+    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
+    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Retry",
+    "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
+    "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
+    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
+    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random",
+    "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

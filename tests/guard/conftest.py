@@ -16,7 +16,9 @@ TABLES = (
     "create table shipment (order_id int, step varchar(9), number varchar(9) unique, unique (order_id, step))",
     "create table ledger (what varchar(100))",
 )
-NAMES = ("orders", "shipment", "ledger", "perdure_guard")
+NAMES = (
+    "orders", "shipment", "ledger", "perdure_guard", "stock", "taken", "coupon", "counter", "mail",
+)  # fmt: skip
 NewPlace = Callable[[str], Place]
 
 

@@ -146,7 +146,7 @@ async def test_who_waits_from_afar_is_told_in_spite_of_an_outage(tmp_db: str, mo
     async with perdure.Engine(tmp_db, worker=False) as client:
         run = await client.start("short")
         waiting = asyncio.create_task(run.result("10s"))
-        outage = Outage(client, "get", 2, monkeypatch)
+        outage = Outage(client, "going_on", 2, monkeypatch)
         await until(lambda: outage.failed == 2)
         async with perdure.Engine(tmp_db, [short], poll="20ms"):
             assert await waiting == 1

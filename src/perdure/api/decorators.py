@@ -7,6 +7,8 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from perdure.errors import UsageError
+from perdure.guard.database import Database
+from perdure.guard.transaction import transactional
 from perdure.kernel.definition import StepDefinition, WorkflowDefinition
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.kernel.scope import CURRENT
@@ -43,6 +45,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     mode: Mode = "normal",
+    database: Database[Any] | None = None,
     durability: Durability = "strict",
     store_input: bool = True,
 ) -> StepDecorator: ...
@@ -54,6 +57,7 @@ def step(
     retry: Retry | None = None,
     timeout: Duration | None = None,
     mode: Mode = "normal",
+    database: Database[Any] | None = None,
     durability: Durability = "strict",
     store_input: bool = True,
 ) -> Any:
@@ -65,7 +69,9 @@ def step(
         retry: attempts and waits; without it a step is tried once.
         timeout: longest time of one attempt.
         mode: ``"normal"`` (attempted at least once, recorded once) or ``"at_most_once"`` (an interrupted attempt
-            raises `StepInterrupted` and is never re-run by itself).
+            raises `StepInterrupted` and is never re-run by itself) or ``"transaction"`` (its writes to ``database``
+            and its result are committed together there, so the effect happens once).
+        database: where a step with ``mode="transaction"`` writes; its ``connection`` is the transaction.
         durability: ``"strict"`` (recorded before the next step begins), or for pure steps ``"ahead"`` (a bounded number
             of results may be unrecorded) or ``"none"`` (not recorded, run again on replay).
         store_input: record the arguments beside the result.
@@ -78,8 +84,14 @@ def step(
         retry=_checked_retry(retry), timeout_us=limit, mode=mode, durability=durability, store_input=store_input
     )
 
+    if (mode == "transaction") != isinstance(database, Database):
+        message = "mode='transaction' and database=perdure.Database(...) belong together"
+        raise UsageError(message)
+
     def decorate(target: Callable[..., Any]) -> Any:
         definition = StepDefinition(_plain(target, "step"), name, policy)
+        if database is not None:
+            definition.performed = transactional(database, definition)
         return AsyncStep(definition) if definition.is_async else SyncStep(definition)
 
     return decorate if function is None else decorate(function)

@@ -15,8 +15,7 @@ from perdure.kernel.definition import check_name
 from perdure.model.event import Event as Row
 from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
-from perdure.model.status import EventType, Status
-from perdure.runtime.waiters import AT_REST
+from perdure.model.status import GOING_ON, EventType, Status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -179,7 +178,7 @@ async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | No
         row = await find(connection, run_id)
         if isinstance(row, Tombstone):
             raise RunNotFound(run_id, f"the history of run {run_id!r} was purged; it was {row.status}", hint=_PURGED)
-        if row.status not in AT_REST:
+        if row.status in GOING_ON:
             return None
         tail: list[Row] = await connection.read(connection.store.load, run_id, -1)
         # Between the two looks the run may have been retried, or purged.

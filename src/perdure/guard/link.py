@@ -44,6 +44,27 @@ class Link(Protocol):
         """Do what a guard asks."""
         ...
 
+    @property
+    def driver(self) -> Any:
+        """The driver's own connection, below a library such as SQLAlchemy. A transaction is open."""
+        ...
+
+    def begin(self) -> Awaitable[None] | None:
+        """Open a transaction on a connection that has none; on SQLite with the lock of writers."""
+        ...
+
+    def commit(self) -> Awaitable[None] | None:
+        """Commit the transaction."""
+        ...
+
+    def rollback(self) -> Awaitable[None] | None:
+        """Roll back what is open; nothing if there is nothing."""
+        ...
+
+    def close(self) -> Awaitable[None] | None:
+        """Close the connection, or hand it back to where it came from."""
+        ...
+
     def create(self, statements: tuple[str, ...]) -> Awaitable[None] | None:
         """Execute statements that make tables, and commit.
 

@@ -79,8 +79,12 @@ class StepDefinition(Definition):
 
     noun = "step"
 
+    performed: Callable[..., Any]
+    """What an attempt calls: the function, or what surrounds it."""
+
     def __init__(self, function: Callable[..., Any], name: str | None, policy: StepPolicy) -> None:
         super().__init__(function, name)
+        self.performed = function
         self.named: bool = name is not None
         self.policy = policy
         # Asked for at every call of the step.

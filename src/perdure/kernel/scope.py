@@ -44,6 +44,16 @@ class StepScope:
         """Idempotency key of the step."""
         return self.operation.key
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for its end: it was not timed out, cancelled or lost."""
+        raise NotImplementedError
+
+    @property
+    def engine_file(self) -> str | None:
+        """The one file the engine's database is in, if it is in one."""
+        raise NotImplementedError
+
     def beat(self, detail: Any) -> None:
         """Record progress."""
         raise NotImplementedError

@@ -79,6 +79,7 @@ class StepPolicy:
         retry: attempts and waits.
         timeout_us: longest time of one attempt, or None.
         mode: ``normal``: attempted at least once, recorded once. ``at_most_once``: never re-run by itself.
+            ``transaction``: its writes to a database and its result are committed together there.
         durability: ``strict``: recorded before the next step begins. ``ahead``: for pure steps, a bounded number of
             results may be unrecorded. ``none``: not recorded at all, run again on replay; must be pure.
         store_input: record the arguments beside the result.
@@ -102,11 +103,8 @@ class StepPolicy:
         if self.durability not in get_args(Durability):
             message = f"durability must be one of {', '.join(get_args(Durability))}, not {self.durability!r}"
             raise InvalidValue(message)
-        if self.mode == "transaction":
-            message = "mode='transaction' is not available on this version"
-            raise InvalidValue(message)
-        if self.mode == "at_most_once" and self.durability != "strict":
-            message = f"mode='at_most_once' needs durability='strict', not {self.durability!r}"
+        if self.mode != "normal" and self.durability != "strict":
+            message = f"mode={self.mode!r} needs durability='strict', not {self.durability!r}"
             raise InvalidValue(message)
         if self.timeout_us == 0:
             message = "timeout must be longer than 0"

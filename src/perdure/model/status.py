@@ -38,6 +38,8 @@ TERMINAL = frozenset(
     {Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.TERMINATED, Status.CONTINUED},
 )
 LIVE = frozenset(Status) - TERMINAL
+GOING_ON = LIVE - {Status.PARKED}
+"""Neither ended nor in need of a person."""
 
 
 class EventType(StrEnum):

@@ -88,6 +88,16 @@ class Attempt(StepScope):
         self.begun: bool = False
         """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
 
+    @property
+    def is_wanted(self) -> bool:
+        """See `StepScope`. May be asked on any thread."""
+        return not (self.timed_out or self.given_up or self._attempts.abandoned)
+
+    @property
+    def engine_file(self) -> str | None:
+        """See `StepScope`."""
+        return self._attempts.run.host.store.capabilities.file
+
     def beat(self, detail: Any) -> None:
         """Record progress. May be called on any thread.
 
@@ -100,7 +110,7 @@ class Attempt(StepScope):
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("_abandoned", "eager", "run", "running", "waiting")
+    __slots__ = ("abandoned", "eager", "run", "running", "waiting")
 
     def __init__(self, run: Owner) -> None:
         self.run: Owner = run
@@ -110,7 +120,7 @@ class Attempts:
         """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
         self.eager: bool = True
         """Whether a step may begin, and even end, before the call that starts it returns."""
-        self._abandoned = False
+        self.abandoned = False
 
     @property
     def under_way(self) -> bool:
@@ -148,7 +158,7 @@ class Attempts:
         attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.is_async:
-            task = host.start_task(self._run_async(attempt), operation.name, context, eager=self.eager)
+            task = host.starter.task(self._run_async(attempt), operation.name, context, at_once=self.eager)
             if running.get(operation.id) is attempt:  # else it has begun and ended at once
                 attempt.task = task
         else:
@@ -156,7 +166,7 @@ class Attempts:
 
     def _launch_if_wanted(self, operation: StepOperation, number: int) -> None:
         self.waiting.pop(operation.id, None)
-        if self._abandoned:
+        if self.abandoned:
             return
         run = self.run
         if run.gone or run.leaving or run.execution.pending.get(operation.id) is not operation:
@@ -173,7 +183,7 @@ class Attempts:
         value = None
         try:
             if timeout_us is None:
-                value = await definition.function(*operation.args, **operation.kwargs)
+                value = await definition.performed(*operation.args, **operation.kwargs)
             else:
                 value, error = await self._timed(attempt, timeout_us)
         except asyncio.CancelledError as raised:
@@ -191,7 +201,7 @@ class Attempts:
     def _is_cancelled_from_outside(self, attempt: Attempt) -> bool:
         """Whether somebody cancelled the step's task who is not its run: the loop, as the process ends."""
         task = asyncio.current_task()
-        return not (attempt.given_up or self._abandoned) and task is not None and task.cancelling() > 0
+        return not (attempt.given_up or self.abandoned) and task is not None and task.cancelling() > 0
 
     async def _timed(self, attempt: Attempt, timeout_us: int) -> tuple[Any, BaseException | None]:
         operation = attempt.operation
@@ -199,13 +209,13 @@ class Attempts:
         limit = asyncio.timeout(timeout_us / 1_000_000)
         try:
             async with limit:
-                return await definition.function(*operation.args, **operation.kwargs), None
+                return await definition.performed(*operation.args, **operation.kwargs), None
         except TimeoutError as raised:
             return None, self._timeout_error(attempt) if limit.expired() else raised
 
     def _run_sync(self, attempt: Attempt, context: Context) -> None:
         operation = attempt.operation
-        function, args, kwargs = operation.definition.function, operation.args, operation.kwargs
+        function, args, kwargs = operation.definition.performed, operation.args, operation.kwargs
 
         def call() -> Any:
             CURRENT.set(attempt)
@@ -227,7 +237,7 @@ class Attempts:
 
     def _sync_timeout(self, attempt: Attempt) -> None:
         """Answer a sync step whose time is up. Its thread cannot be stopped; nothing overlaps it until it ends."""
-        if not (self._abandoned or attempt.given_up):
+        if not (self.abandoned or attempt.given_up):
             attempt.timed_out = True
             self._failed(attempt, self._timeout_error(attempt))
             self.run.pump()
@@ -240,7 +250,7 @@ class Attempts:
     # -- ending --------------------------------------------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        if self._abandoned:
+        if self.abandoned:
             return
         run, operation = self.run, attempt.operation
         del self.running[operation.id]
@@ -318,7 +328,7 @@ class Attempts:
     def _fatal(self, attempt: Attempt, error: BaseException) -> None:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
         self.running.pop(attempt.operation.id, None)
-        if not self._abandoned:
+        if not self.abandoned:
             # A person's interrupt says nothing about the run; all else would happen again wherever it runs.
             fatal = not isinstance(error, KeyboardInterrupt)
             self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}", fatal=fatal)
@@ -351,7 +361,7 @@ class Attempts:
 
     def abandon(self) -> None:
         """The run leaves: stop what can be stopped, take no results."""
-        self._abandoned = True
+        self.abandoned = True
         for attempt in self.running.values():
             if attempt.timer is not None:
                 attempt.timer.cancel()
@@ -369,7 +379,7 @@ class Attempts:
 
     def send_beat(self, attempt: Attempt, detail: Any) -> None:
         """Take what a step says about its progress, on whatever thread it says it, but not too often."""
-        if self._abandoned:
+        if self.abandoned:
             return
         payload = self.run.execution.codec.encode(detail)
         host = self.run.host
@@ -383,5 +393,5 @@ class Attempts:
         attempt = self.running.get(operation.id)
         if attempt is None or attempt.number != number or attempt.timed_out:
             return  # it has been answered: a late word of its thread has no place in the log
-        if not (self._abandoned or self.run.recorder.closed):
+        if not (self.abandoned or self.run.recorder.closed):
             self._record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)

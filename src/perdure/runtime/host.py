@@ -10,16 +10,15 @@ from random import random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.kernel.execution import Execution
-from perdure.kernel.loop import current_task
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
+from perdure.runtime.eager import Starter
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.threads import ThreadPool
 from perdure.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from contextvars import Context
+    from collections.abc import Callable
 
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
@@ -108,8 +107,7 @@ class Host:
         self.runs: dict[str, Guest] = {}
         self.idle: dict[str, tuple[Guest, int]] = {}
         """Idle runs and since when, oldest first."""
-        self._plain_tasks: bool = loop.get_task_factory() is None
-        """Whether the user leaves it to asyncio how a task is made."""
+        self.starter: Starter = Starter(loop)
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None
@@ -183,17 +181,6 @@ class Host:
                 run.take_messages(done.result())
 
         future.add_done_callback(arrived)
-
-    def start_task(
-        self, coroutine: Coroutine[Any, Any, None], name: str, context: Context, *, eager: bool
-    ) -> asyncio.Task[None]:
-        """Make a task of the engine's loop; an eager one begins at once where Python can do that."""
-        loop = self.loop
-        if not self._plain_tasks:
-            return loop.create_task(coroutine, name=name, context=context)
-        if sys.version_info >= (3, 12) and eager and current_task(loop) is None:  # no task can begin inside another
-            return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
-        return asyncio.Task(coroutine, loop=loop, name=name, context=context)
 
     @property
     def effects_until(self) -> float:

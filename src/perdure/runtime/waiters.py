@@ -12,13 +12,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError
-from perdure.model.run import RunRow
-from perdure.model.status import TERMINAL, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from perdure.model.event import Event
+    from perdure.model.run import RunRow
     from perdure.store.base import Store
     from perdure.store.writer import StoreThread
 
@@ -30,7 +29,6 @@ FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.05
 FULL_LOOK_S = 0.5
 """Longest time until the end of a run elsewhere is noticed, whatever the hint says."""
-AT_REST = TERMINAL | {Status.PARKED}
 
 
 class Waiters:
@@ -133,13 +131,9 @@ class Waiters:
             self.tell(run_id, None)
         return monotonic() - began
 
-    def _at_rest(self, run_ids: Iterable[str]) -> list[str]:
-        found = []
-        for run_id in run_ids:
-            row = self._store.get(run_id)
-            if not isinstance(row, RunRow) or row.status in AT_REST:
-                found.append(run_id)
-        return found
+    def _at_rest(self, run_ids: list[str]) -> list[str]:
+        going_on = set(self._store.going_on(run_ids))
+        return [run_id for run_id in run_ids if run_id not in going_on]
 
 
 def _nowhere(run_id: str) -> bool:  # noqa: ARG001 - the answer of a process without a worker

@@ -46,6 +46,8 @@ class Capabilities(NamedTuple):
     """Modes it can give."""
     shared: bool
     """Other processes may use the same store at the same time."""
+    file: str | None = None
+    """The one file it is in: no code of users may run inside its transactions."""
 
 
 class StoreOptions(NamedTuple):
@@ -143,6 +145,10 @@ class Store(Protocol):
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
+        ...
+
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked, once each. One query, however many they are."""
         ...
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:

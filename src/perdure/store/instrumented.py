@@ -121,6 +121,10 @@ class Instrumented:
         """See `perdure.store.base.Store.get`."""
         return self._call("get", self.inner.get, run_id)
 
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """See `perdure.store.base.Store.going_on`."""
+        return self._call("going_on", self.inner.going_on, run_ids)
+
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """See `perdure.store.base.Store.load`."""
         return self._call("load", self.inner.load, run_id, after, limit)

@@ -15,7 +15,7 @@ from perdure.model.claim import TAIL_EVENTS
 from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
-from perdure.model.status import TERMINAL, Status
+from perdure.model.status import GOING_ON, TERMINAL, Status
 from perdure.model.write import (
     COMMITTED,
     Append,
@@ -289,6 +289,13 @@ class MemoryStore:
         self._check()
         with self._lock:
             return self._runs.get(run_id) or self._tombstones.get(run_id)
+
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked."""
+        self._check()
+        with self._lock:
+            found = [self._runs[run_id] for run_id in dict.fromkeys(run_ids) if run_id in self._runs]
+            return [row.id for row in found if row.status in GOING_ON]
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""

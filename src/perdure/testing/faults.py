@@ -55,7 +55,7 @@ class Fault(StrEnum):
 
 
 WRITING = frozenset({"commit", "claim", "register", "heartbeat", "sweep"})
-READING = frozenset({"get", "load", "inbox", "list", "stats", "owned"})
+READING = frozenset({"get", "load", "inbox", "list", "stats", "owned", "going_on"})
 
 
 class FaultyStore:
@@ -168,6 +168,10 @@ class FaultyStore:
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """See `perdure.store.base.Store.get`."""
         return self._cross("get", self.inner.get, run_id)
+
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """See `perdure.store.base.Store.going_on`."""
+        return self._cross("going_on", self.inner.going_on, run_ids)
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """See `perdure.store.base.Store.load`."""

@@ -57,7 +57,7 @@ def test_jitter_shortens_a_wait_by_at_most_half() -> None:
     [
         ({"mode": "sometimes"}, "mode must be one of normal, at_most_once"),
         ({"durability": "maybe"}, "durability must be one of strict, ahead, none"),
-        ({"mode": "transaction"}, "not available"),
+        ({"mode": "transaction", "durability": "ahead"}, "needs durability='strict'"),
         ({"mode": "at_most_once", "durability": "ahead"}, "needs durability='strict'"),
         ({"mode": "at_most_once", "durability": "none"}, "needs durability='strict'"),
         ({"timeout_us": 0}, "longer than 0"),

@@ -38,6 +38,28 @@ class ApswLink:
         rows = tuple(cursor.execute(request.text, request.values))
         return Result(self._connection.changes(), rows)
 
+    @property
+    def driver(self) -> apsw.Connection:
+        """See `Link`."""
+        return self._connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        self._connection.execute("begin immediate")
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._connection.execute("commit")
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        if self._connection.in_transaction:
+            self._connection.execute("rollback")
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._connection.close()
+
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""
         if self._connection.in_transaction:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import DatabaseError, transaction
+
 from perdure.errors import UsageError
 from perdure.guard.statement import MYSQL, POSTGRESQL, SQLITE, Query, Request, Result, Savepoint
 
@@ -19,6 +21,7 @@ class DjangoLink:
         self._connection = connection
         self.dialect: str = _DIALECTS[connection.vendor]
         self._savepoint: Any = None
+        self._atomic: Any = None
 
     def check(self) -> None:
         """See `Link`."""
@@ -41,6 +44,29 @@ class DjangoLink:
             self._connection.savepoint_rollback(self._savepoint)
             self._connection.savepoint_commit(self._savepoint)
         return Result()
+
+    @property
+    def driver(self) -> Any:
+        """See `Link`."""
+        return self._connection.connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        self._atomic = transaction.atomic(using=self._connection.alias)
+        self._atomic.__enter__()
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._atomic.__exit__(None, None, None)
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        if self._connection.in_atomic_block:
+            self._atomic.__exit__(DatabaseError, DatabaseError("undone"), None)
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._connection.close()
 
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""

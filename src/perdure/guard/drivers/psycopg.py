@@ -63,6 +63,28 @@ class PsycopgLink:
             rows = tuple(cursor.fetchall()) if cursor.description else ()
             return Result(max(cursor.rowcount, 0), rows)
 
+    @property
+    def driver(self) -> psycopg.Connection[Any]:
+        """See `Link`."""
+        return self._connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        if self._connection.autocommit:
+            self._connection.execute("begin")
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        self._connection.rollback()
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._connection.close()
+
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""
         _check_idle(self._connection)
@@ -99,6 +121,28 @@ class AsyncPsycopgLink:
             await cursor.execute(_written(request), request.values)
             rows = tuple(await cursor.fetchall()) if cursor.description else ()
             return Result(max(cursor.rowcount, 0), rows)
+
+    @property
+    def driver(self) -> psycopg.AsyncConnection[Any]:
+        """See `Link`."""
+        return self._connection
+
+    async def begin(self) -> None:
+        """See `Link`."""
+        if self._connection.autocommit:
+            await self._connection.execute("begin")
+
+    async def commit(self) -> None:
+        """See `Link`."""
+        await self._connection.commit()
+
+    async def rollback(self) -> None:
+        """See `Link`."""
+        await self._connection.rollback()
+
+    async def close(self) -> None:
+        """See `Link`."""
+        await self._connection.close()
 
     async def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""

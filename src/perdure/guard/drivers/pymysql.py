@@ -53,6 +53,27 @@ class PyMySqlLink:
             count = cursor.execute(request.text.replace("?", "%s"), request.values)
             return Result(count, tuple(cursor.fetchall()))
 
+    @property
+    def driver(self) -> Any:
+        """See `Link`."""
+        return self._connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        self._connection.begin()
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        self._connection.rollback()
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._connection.close()
+
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""
         if in_transaction(self._connection):

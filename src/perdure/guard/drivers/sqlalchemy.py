@@ -81,6 +81,27 @@ class SqlAlchemyLink:
             self._nested.rollback()
         return Result()
 
+    @property
+    def driver(self) -> Any:
+        """See `Link`."""
+        return self._connection.connection.driver_connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        self.check()
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._target.commit()
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        self._target.rollback()
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._target.close()
+
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""
         if self._target.in_transaction():
@@ -104,6 +125,7 @@ class AsyncSqlAlchemyLink:
         self._target = target
         self.dialect: str = _dialect(target) or ""
         self._link: SqlAlchemyLink | None = None
+        self._driver: Any = None
 
     def _blocking(self, target: Any) -> SqlAlchemyLink:
         if self._link is None:
@@ -117,6 +139,28 @@ class AsyncSqlAlchemyLink:
     async def perform(self, request: Request) -> Result:
         """See `Link`."""
         return await self._target.run_sync(lambda target: self._blocking(target).perform(request))
+
+    @property
+    def driver(self) -> Any:
+        """See `Link`."""
+        return self._driver
+
+    async def begin(self) -> None:
+        """See `Link`."""
+        await self.check()
+        self._driver = await self._target.run_sync(lambda target: self._blocking(target).driver)
+
+    async def commit(self) -> None:
+        """See `Link`."""
+        await self._target.commit()
+
+    async def rollback(self) -> None:
+        """See `Link`."""
+        await self._target.rollback()
+
+    async def close(self) -> None:
+        """See `Link`."""
+        await self._target.close()
 
     async def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""

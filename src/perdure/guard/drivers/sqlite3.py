@@ -49,6 +49,28 @@ class Sqlite3Link:
             rows = tuple(cursor.fetchall())
             return Result(max(cursor.rowcount, 0), rows)
 
+    @property
+    def driver(self) -> sqlite3.Connection:
+        """See `Link`."""
+        return self._connection
+
+    def begin(self) -> None:
+        """See `Link`."""
+        if not self._connection.in_transaction:
+            self._connection.execute("begin immediate")
+
+    def commit(self) -> None:
+        """See `Link`."""
+        self._connection.execute("commit")
+
+    def rollback(self) -> None:
+        """See `Link`."""
+        self._connection.rollback()
+
+    def close(self) -> None:
+        """See `Link`."""
+        self._connection.close()
+
     def create(self, statements: tuple[str, ...]) -> None:
         """See `Link`."""
         if self._connection.in_transaction:

@@ -268,6 +268,13 @@ class ServerStore(Generic[L]):
         with links.lend("work") as link:
             return run_row(link, run_id) or tombstone(link, run_id)
 
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked."""
+        links = self._opened()
+        asked = tuple(run_id for run_id in run_ids if is_text(run_id))
+        with links.lend("work") as link:
+            return [row[0] for row in link.execute("going_on", asked).rows] if asked else []
+
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
         links = self._opened()

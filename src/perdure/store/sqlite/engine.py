@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
+import msgspec
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
 from perdure.model.run import Heartbeat, Message
@@ -88,7 +89,7 @@ class SqliteStore:
         self._options = options
         self._machine = machine or this_machine()
         self._clock = Clock(self._machine)
-        self.capabilities: Capabilities = _CAPABILITIES
+        self.capabilities: Capabilities = _CAPABILITIES._replace(file=str(path))
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
         self._session: Session | None = None
@@ -326,6 +327,12 @@ class SqliteStore:
             return None
         with self._opened().reading() as connection:
             return run_row(connection, run_id) or tombstone(connection, run_id)
+
+    def going_on(self, run_ids: Sequence[str]) -> list[str]:
+        """Return those of the runs that are neither ended nor parked."""
+        asked = msgspec.json.encode([run_id for run_id in run_ids if is_text(run_id)]).decode()
+        with self._opened().reading() as connection:
+            return [row[0] for row in fetch(connection, "going_on", asked)]
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""

@@ -31,6 +31,17 @@ class ReadingContract(Contract):
         assert store.inbox("nothing") == []
         assert store.list(RunFilter()) == []
 
+    def test_the_runs_that_go_on_are_told_from_the_others(self, store: Store) -> None:
+        assert store.going_on([]) == []
+        accept(store, Author("pending", store.now()).create())
+        running(store, "running")
+        ended = running(store, "ended")
+        accept(store, ended.completed())
+        asked = ["ended", "nothing", "pending", "\ud800", "running"]
+        assert sorted(store.going_on(asked)) == ["pending", "running"]
+        assert sorted(store.going_on(asked * 3)) == ["pending", "running"]
+        assert len(store.going_on(["pending", *(f"other-{n}" for n in range(3000))])) == 1
+
     def test_an_id_that_cannot_be_stored_is_not_there(self, store: Store) -> None:
         assert store.get("\ud800") is None
         assert store.load("\ud800") == []

@@ -147,6 +147,10 @@ for update of r
 -- commit_at: who wrote a place of a log
 select commit_id from perdure.event where run_id = ? and seq = ?
 
+-- going_on: those of some runs that are neither ended nor parked
+select id from perdure.run
+where id = any(?::text []) and status in ('pending', 'running', 'waiting', 'paused')
+
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,

@@ -94,6 +94,10 @@ select commit_id from event where run_id = ? and seq = ?
 -- status_of: state of one run
 select status from run where id = ?
 
+-- going_on: those of some runs that are neither ended nor parked
+select id from run
+where id in (select value from json_each(?)) and status in ('pending', 'running', 'waiting', 'paused')
+
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
