@@ -33,6 +33,10 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"importlib.import_module"}),
         "finds a driver by the package that the connection's class comes from",
     ),
+    "src/perdure/bench/site.py": (
+        frozenset({"importlib.import_module"}),
+        "finds a place to measure, by backend",
+    ),
     "src/perdure/codec/base.py": (frozenset({"importlib.import_module"}), "finds a codec by its name in the settings"),
     "src/perdure/codec/pickle.py": (frozenset({"pickle"}), "the opt-in codec"),
 }

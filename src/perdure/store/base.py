@@ -70,6 +70,9 @@ class Store(Protocol):
 
     capabilities: Capabilities
     """What this backend is like. Constant."""
+    quiet_until: Callable[[], int]
+    """Returns until when, by its clock, a claim like the last would find nothing that `change_count` does not tell of;
+    0 where that is not known. No round trip: it keeps idle workers from asking."""
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
@@ -180,21 +183,30 @@ _ALIASES = {"postgresql": "postgres", "mariadb": "mysql"}
 """Schemes that name a backend by another of its names."""
 
 
-def open_store(url: str, options: StoreOptions) -> Store:
-    """Return the store that ``url`` names, not yet opened.
+def backend_of(url: str) -> str:
+    """Return the name of the backend a URL asks for, whether there is one or not.
 
     Raises:
-        UsageError: no backend for the URL's scheme, or its driver is not installed.
+        UsageError: it is no URL.
     """
     try:
         scheme = urlsplit(url).scheme.partition("+")[0].lower()
     except ValueError as error:
         message = f"not a database URL: {error}"
         raise UsageError(message) from None
-    scheme = _ALIASES.get(scheme, scheme)
     if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme such as sqlite://'}; expected sqlite:///file.db"
         raise UsageError(message)
+    return _ALIASES.get(scheme, scheme)
+
+
+def open_store(url: str, options: StoreOptions) -> Store:
+    """Return the store that ``url`` names, not yet opened.
+
+    Raises:
+        UsageError: no backend for the URL's scheme, or its driver is not installed.
+    """
+    scheme = backend_of(url)
     try:
         module = import_module(f"perdure.store.{scheme}")
     except ModuleNotFoundError as error:

@@ -35,6 +35,7 @@ class Instrumented:
         self.inner = inner
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
+        self.quiet_until: Callable[[], int] = inner.quiet_until
         self._translate = translate
         self._counts: dict[str, list[float]] = {}
         self._commits = 0

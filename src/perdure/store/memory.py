@@ -69,6 +69,8 @@ class MemoryStore:
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self.capabilities: Capabilities = _CAPABILITIES
+        self.quiet_until: Callable[[], int] = int
+        """Nothing is known: a look is cheap."""
         self.now: Callable[[], int] = clock or system_clock()
         self._lock = threading.RLock()
         self._is_open = False

@@ -86,6 +86,7 @@ class FaultyStore:
         self.inner = inner
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
+        self.quiet_until: Callable[[], int] = inner.quiet_until
         self.at = at
         self.fault = fault
         self.repeat = repeat

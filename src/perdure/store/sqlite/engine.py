@@ -92,6 +92,8 @@ class SqliteStore:
         self.capabilities: Capabilities = _CAPABILITIES._replace(file=str(path))
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
+        self.quiet_until: Callable[[], int] = int
+        """Nothing is known: a look is cheap."""
         self._session: Session | None = None
         self._file = path
         self._identity: tuple[int, int] | None = None
