@@ -1,37 +1,57 @@
-"""Checks the database that a URL names, whatever keeps it."""
+"""Checks the database that a URL names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from urllib.parse import urlsplit
 
 from perdure.errors import UsageError
+from perdure.verify.evidence import Evidence
 from perdure.verify.examination import Report, examine
 
-_READERS = {"sqlite": "file", "postgres": "postgres", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+_ALIASES = {"postgresql": "postgres", "mariadb": "mysql"}
+"""Schemes that name a reader by another of its names."""
 
 
 def verify(url: str, acknowledged: Iterable[str] = ()) -> Report:
-    """Check every invariant of the data in the database that ``url`` names. Changes nothing.
+    """Check every invariant of the data in the database that ``url`` names, in one snapshot. Changes nothing.
 
     Args:
-        url: names it.
+        url: ``sqlite:///file.db``, ``postgresql://...`` or ``mysql://...``.
         acknowledged: ids of runs whose start was confirmed to a caller.
 
     Raises:
-        UsageError: it is not there, or no database of this program.
+        UsageError: there is no such database, it is not one of this program, or it cannot be read now.
         SchemaTooNew: a newer release has migrated it.
     """
-    scheme = urlsplit(url).scheme.partition("+")[0].lower()
-    reader = _READERS.get(scheme)
-    if reader is None:
-        message = f"{scheme or 'no scheme'}: verify reads {', '.join(sorted(_READERS))}"
-        raise UsageError(message)
-    try:
-        module = import_module(f"perdure.verify.{reader}")
-    except ModuleNotFoundError as error:
-        message = f"{scheme}:// needs a driver: pip install 'perdure[{reader}]'"
-        raise UsageError(message) from error
-    with module.opened(url) as evidence:
+    with opened(url) as evidence:
         return examine(evidence, acknowledged)
+
+
+def opened(url: str) -> AbstractContextManager[Evidence]:
+    """Lend the rows of the database that ``url`` names.
+
+    Raises:
+        UsageError: see `verify`; or there is no reader for the URL's scheme, or its driver is not installed.
+        SchemaTooNew: a newer release has migrated it.
+    """
+    try:
+        scheme = urlsplit(url).scheme.partition("+")[0].lower()
+    except ValueError as error:
+        message = f"not a database URL: {error}"
+        raise UsageError(message) from None
+    name = _ALIASES.get(scheme, scheme)
+    try:
+        module = import_module(f"perdure.verify.readers.{name}") if name.isidentifier() else None
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("perdure.verify"):
+            message = f"{scheme}:// needs a driver: pip install 'perdure[{name}]'"
+            raise UsageError(message) from None
+        module = None
+    if module is None:
+        message = f"{scheme or 'no scheme'}: verify reads sqlite:///file.db, postgresql://... and mysql://..."
+        raise UsageError(message)
+    lent: AbstractContextManager[Evidence] = module.opened(url)
+    return lent

@@ -22,8 +22,8 @@ from perdure.verify.database import verify
 def command(*, db: str, acks: Path | None, as_json: bool) -> int:
     """Check every invariant of the stored data.
 
-    Reads the tables as they are, in one snapshot, beside workers that run. Exit code 1 and a list, if anything is
-    broken.
+    Reads the tables as they are, in one snapshot, beside workers that run. Exit code 1 and a list,
+    if anything is broken.
     """
     acknowledged = [] if acks is None else acks.read_text("utf-8").split()
     report = verify(db, acknowledged)
