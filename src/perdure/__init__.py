@@ -10,6 +10,7 @@ from perdure.api.context import (
     checkpoint,
     info,
     now,
+    patched,
     publish,
     random,
     sleep,
@@ -69,6 +70,6 @@ __all__ = [
     "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start",
     "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt",
     "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "UsageError",
-    "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random", "sleep", "step",
-    "step_info", "uuid4", "workflow",
+    "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random",
+    "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip
