@@ -33,8 +33,8 @@ class Claimer:
         self._want_claim = want_claim
         self._shares = Shares(host.settings.queues, host.settings.weights)
         self._timer: asyncio.TimerHandle | None = None
-        self.backlog = False
-        self.held = False
+        self.backlog: bool = False
+        self.held: bool = False
 
     async def claim(self, who: Claimant, only: str | None) -> list[Claimed]:
         """Claim as much as there is room for."""

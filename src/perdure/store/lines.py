@@ -47,7 +47,7 @@ class Lines:
         """Run id to the epoch its slot is for: it counts while the run is owned in that epoch."""
         self._starts: dict[str, list[int]] = {}
         self._unique: dict[tuple[str, str], str] = {}
-        self.held = False
+        self.held: bool = False
         self.open_at: int | None = None
 
     # -- writes --------------------------------------------------------------------------------------------------
