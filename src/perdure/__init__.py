@@ -56,6 +56,7 @@ from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.model.duration import Duration
 from perdure.model.policy import Retry
 from perdure.model.status import EventType, Status
+from perdure.replay.verdict import Verdict, VerdictKind
 
 ordered.install()
 
@@ -66,6 +67,6 @@ __all__ = [
     "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
     "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
     "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
-    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish",
-    "random", "sleep", "step", "step_info", "uuid4", "workflow",
+    "UsageError", "Verdict", "VerdictKind", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info",
+    "now", "patched", "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from perdure.replay.check import Code, check
 from perdure.replay.history import History, record
 from perdure.replay.verdict import Verdict
 from perdure.runtime.registry import StepRegistry
+from tests.kernel.outside import enter, here
 from tests.kernel.world import CODEC, World
 
 
@@ -19,9 +20,11 @@ def flow(body: Callable[..., Any]) -> perdure.Workflow[..., Any]:
 
 
 def lived(body: Callable[..., Any], *args: Any, seed: int = 0, broken: Sequence[str] = ()) -> World:
+    before = here()
     world = World(flow(body), args, seed=seed)
     world.outside.broken.update(broken)
     world.execute()
+    enter(before)  # steps that are called from now on are called by a check
     return world
 
 

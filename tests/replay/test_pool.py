@@ -27,8 +27,8 @@ EVERY: list[perdure.Workflow[..., Any]] = [
 ]  # fmt: skip
 
 
-def definitions() -> list[Any]:
-    return [workflow.definition for workflow in EVERY]
+def definitions(*workflows: perdure.Workflow[..., Any]) -> dict[str, Any]:
+    return {workflow.name: workflow.definition for workflow in workflows or EVERY}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_what_depends_on_the_process_is_found(pool: Pool, workflow: perdure.Work
 
 
 def test_one_process_cannot_tell_and_says_what_one_replay_shows() -> None:
-    pool = Pool([targets.by_order.definition], processes=1)
+    pool = Pool(definitions(targets.by_order), processes=1)
     assert pool.check(history(targets.by_order)).kind is Kind.SAFE
     pool.close()
 
@@ -89,7 +89,7 @@ def test_a_workflow_that_no_other_process_finds_is_refused() -> None:
     async def inner() -> None: ...
 
     with pytest.raises(perdure.UsageError, match=r"no other process finds it.*processes=0"):
-        Pool([inner.definition])
+        Pool(definitions(inner))
 
 
 def test_a_run_of_other_code_or_another_codec_is_refused(pool: Pool) -> None:
@@ -119,7 +119,7 @@ def test_code_that_cannot_be_loaded_is_told_with_its_place(tmp_path: Path, monke
     file.write_text(BROKEN.format(broken=False))
     module = __import__("perdure_broken")
     try:
-        pool = Pool([module.flow.definition])
+        pool = Pool(definitions(module.flow))
         recorded = history_of(record(module.flow))
         file.write_text(BROKEN.format(broken=True))
         with pytest.raises(perdure.UsageError, match=r"cannot be loaded: LookupError: no key \(.*perdure_broken.py:6"):
@@ -162,7 +162,7 @@ async def main() -> None:
         row = await engine.connection.read(engine.connection.store.get, "r")
         events = await engine.connection.read(engine.connection.store.load, "r")
         history = record(row, events, engine.connection.codec)
-    pool = Pool([flow.definition])
+    pool = Pool({"flow": flow.definition})
     print("told", pool.check(history))
     pool.close()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import acting, reading
+from perdure.api.checking import Checker
 from perdure.api.collect import collect
 from perdure.api.decorators import P, Workflow
 from perdure.api.outcome import outcome_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from perdure.api.reading import RunInfo
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.replay.verdict import Verdict
     from perdure.runtime.settings import Settings
 
 R = TypeVar("R")
@@ -81,6 +83,8 @@ class Engine:
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._closing: asyncio.Task[None] | None = None
+        name = self._codec.codec.name
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -146,6 +150,7 @@ class Engine:
             if worker is not None:
                 await worker.stop(self._settings.grace_us / 1_000_000)
         finally:
+            self._checker.close()
             await connection.close()
 
     async def __aenter__(self) -> Self:
@@ -322,6 +327,21 @@ class Engine:
             UsageError: the run has not ended.
         """
         await acting.purge(self.connection, run_id, actor=actor, reason=reason)
+
+    async def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
+        """Replay what is recorded of a run with the code given to this engine, without calling a step.
+
+        Args:
+            run_id: the run, ended or not; it is only read.
+            to: version to check against; the registered one by default.
+            processes: replay in so many processes of this engine, each with another hash seed; 0 for this process.
+
+        Raises:
+            RunNotFound: there is no such run, or its history was purged.
+            UsageError: its workflow is not here, or cannot be loaded in another process.
+            VersionError: ``to`` is not the version that is here.
+        """
+        return await self._checker.check(self.connection, run_id, to, processes)
 
     async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
         """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""

@@ -30,7 +30,7 @@ def main() -> None:
     order = msgspec.msgpack.decode(_read(given), type=Order)
     try:
         sys.path[:] = order.path
-        known = {place.workflow: load(place) for place in order.places}
+        known = {name: load(place) for name, place in order.places.items()}
         codec = open_chain((order.codec,), {order.codec: order.options})
     except BaseException as error:  # noqa: BLE001 - the user's modules may raise anything, SystemExit too
         _write(answers, Answer(_told(error)))

@@ -23,6 +23,7 @@ class Place(NamedTuple):
 
     workflow: str
     module: str
+    attribute: str
     file: str | None
     """The module's file; None for what has none, which can then be imported by its name only."""
 
@@ -34,7 +35,8 @@ def place_of(definition: WorkflowDefinition) -> Place:
         UsageError: another process could not find it there.
     """
     module = sys.modules.get(definition.function.__module__)
-    if module is None or find(module, definition.name) is not definition:
+    attribute = None if module is None else _attribute(module, definition)
+    if module is None or attribute is None:
         where = definition.function.__module__
         message = f"workflow {definition.name!r} is not at the top of its module {where}, so no other process finds it"
         raise UsageError(message, hint="check it in this process, with processes=0")
@@ -42,17 +44,17 @@ def place_of(definition: WorkflowDefinition) -> Place:
     if file is None and module.__name__ == MAIN:
         message = f"workflow {definition.name!r} was typed in, so no other process finds it"
         raise UsageError(message, hint="check it in this process, with processes=0")
-    return Place(definition.name, module.__name__, None if file is None else str(Path(file).resolve()))
+    return Place(definition.name, module.__name__, attribute, None if file is None else str(Path(file).resolve()))
 
 
-def find(module: ModuleType, name: str) -> WorkflowDefinition | None:
-    """Return the workflow of a name among the names of a module."""
-    for value in vars(module).values():
-        attributes = getattr(value, "__dict__", None)  # not getattr: a module may hold objects that answer anything
-        definition = attributes.get("definition") if isinstance(attributes, dict) else None
-        if isinstance(definition, WorkflowDefinition) and definition.name == name:
-            return definition
-    return None
+def _attribute(module: ModuleType, definition: WorkflowDefinition) -> str | None:
+    """Return the name under which a module holds a workflow."""
+    return next((name for name, value in vars(module).items() if _definition(value) is definition), None)
+
+
+def _definition(value: object) -> object:
+    attributes = getattr(value, "__dict__", None)  # looked up here: a module may hold objects that answer anything
+    return attributes.get("definition") if isinstance(attributes, dict) else None
 
 
 def load(place: Place) -> WorkflowDefinition:
@@ -63,9 +65,9 @@ def load(place: Place) -> WorkflowDefinition:
         BaseException: what the module raises.
     """
     module = _main(place) if place.module == MAIN else _module(place)
-    definition = find(module, place.workflow)
-    if definition is None:
-        message = f"module {place.module} has no workflow {place.workflow!r} any more"
+    definition = _definition(vars(module).get(place.attribute))
+    if not isinstance(definition, WorkflowDefinition):
+        message = f"{place.module}.{place.attribute} is not the workflow {place.workflow!r} in another process"
         raise UsageError(message)
     return definition
 

@@ -15,7 +15,8 @@ class Order(NamedTuple):
 
     path: list[str]
     """Where modules are found."""
-    places: list[Place]
+    places: dict[str, Place]
+    """Recorded name of a workflow to where its code is."""
     codec: str
     options: dict[str, Any]
     """Options of the codec."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.codec.base import ENVELOPE
+from perdure.codec.base import ENVELOPE, Chain
 from perdure.errors import UsageError
 from perdure.model.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perdure.codec.base import Chain
+    from perdure.codec.base import Codec
     from perdure.model.run import RunRow
 
 FORM = 1
@@ -60,8 +60,9 @@ class History:
         return b"\n".join([*lines, b""]).decode()
 
 
-def record(row: RunRow, events: Iterable[Event], codec: Chain) -> History:
+def record(row: RunRow, events: Iterable[Event], codec: Codec) -> History:
     """Return what the database holds of a run, by itself."""
+    assert isinstance(codec, Chain)  # noqa: S101 - whatever an engine opens is one
 
     def bare(data: bytes | None) -> bytes | None:
         return codec.unwrap(data) if data and data[0] == ENVELOPE else data

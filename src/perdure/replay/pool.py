@@ -25,7 +25,7 @@ from perdure.replay.frames import LENGTH_BYTES, Answer, Order
 from perdure.replay.verdict import Finding, Verdict, VerdictKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.replay.history import History
@@ -44,7 +44,7 @@ class Pool:
     """Checks histories in processes of its own. Safe to use from several threads, one after another.
 
     Args:
-        workflows: what histories may be of.
+        workflows: what histories are checked against, by the name of the workflow they were recorded for.
         codec: name of the codec that their values were stored with.
         options: options of that codec.
         processes: how many; the hash seed of each is its number.
@@ -55,10 +55,10 @@ class Pool:
     """
 
     def __init__(
-        self, workflows: Iterable[WorkflowDefinition], *, codec: str = "json",
+        self, workflows: Mapping[str, WorkflowDefinition], *, codec: str = "json",
         options: Mapping[str, Any] | None = None, processes: int = 2, patience_s: float = PATIENCE_S,
     ) -> None:  # fmt: skip
-        places = [place_of(each) for each in workflows]
+        places = {name: place_of(each) for name, each in workflows.items()}
         path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - "" is the current folder
         self._order = Order(path, places, codec, dict(options or {}), patience_s)
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class Pool:
         )
 
     def _check_known(self, history: History) -> None:
-        if history.workflow not in {place.workflow for place in self._order.places}:
+        if history.workflow not in self._order.places:
             raise UsageError(f"run {history.run_id!r} is of workflow {history.workflow!r}, whose code is not here")
         if history.codec != self._order.codec:
             message = f"run {history.run_id!r} was stored with codec {history.codec!r}, not {self._order.codec!r}"

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import threading
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,6 @@ _local = threading.local()
 _install = threading.Lock()
 _installed = False
 _FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")
-_LIBRARIES = tuple(f"{Path(sysconfig.get_path(name))}{os.sep}" for name in _FOLDERS)
 _PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 _CHECK = f"{__package__}.check"
 """Below this module's frames the stack is no longer the body's."""
@@ -155,7 +155,12 @@ def _culprit(frame: FrameType) -> FrameType:
 
 def is_users(file: str) -> bool:
     """Whether a file holds code of the application."""
-    return not file.startswith(("<frozen ", _PACKAGE, *_LIBRARIES))
+    return not file.startswith(("<frozen ", _PACKAGE, *_libraries()))
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    return tuple(f"{Path(sysconfig.get_path(name))}{os.sep}" for name in _FOLDERS)
 
 
 def place_of(frame: FrameType) -> str:
