@@ -167,8 +167,11 @@ def canonical(shelf: Shelf) -> dict[str, Any]:
 
 
 ANSWERS = frozenset(
-    {"step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published"}
-)
+    {
+        "step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published",
+        "patch_taken",
+    }
+)  # fmt: skip
 ENDS = frozenset({"run_started", "run_completed", "run_failed", "run_cancelled", "run_terminated"})
 
 
