@@ -36,6 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "Verdict",
         "VerdictKind",
     ),
+    "Queues": ("Queue", "Rate", "Start", "QueueHandle", "QueueInfo", "QueueChange", "QueueSettings", "SyncQueueHandle"),
     "Inside a workflow": (
         "sleep",
         "now",
@@ -64,7 +65,7 @@ INTERNAL = frozenset(
         "SyncEngine.start_call",
     }
 )  # fmt: skip
-MADE_BY_USERS = frozenset({"Database", "Engine", "Retry", "SyncEngine"})
+MADE_BY_USERS = frozenset({"Database", "Engine", "Queue", "Rate", "Retry", "Start", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
     "error": "Catch it to catch every error of Perdure.",
@@ -161,7 +162,7 @@ def _class(name: str, thing: Any) -> Iterator[str]:
             yield f"#### {name}.{member}()"
             yield _code(_signature(member, getattr(thing, member)))
             yield _text(inspect.getdoc(getattr(thing, member)))
-    if name in ("SyncEngine", "SyncRun"):
+    if name in ("SyncEngine", "SyncQueueHandle", "SyncRun"):
         asynchronous = name.removeprefix("Sync")
         crossing = ", ".join(f"`{member}`" for member in _members(thing) if _is_crossing(thing, member))
         yield f"As in [{asynchronous}](#{asynchronous.lower()}), without `await`: {crossing}."
