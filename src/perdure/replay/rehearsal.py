@@ -12,7 +12,7 @@ from perdure.kernel.operation import NOTES
 from perdure.kernel.requests import EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from perdure.kernel.operation import Operation
     from perdure.model.event import Event
@@ -28,6 +28,7 @@ class Rehearsal(Execution):
         other_data: the first operation that was recorded with other data: its id, what was recorded, what is asked for.
     """
 
+    ahead: Collection[Event]
     trace: list[str]
     other_data: tuple[str, str, str] | None = None
 
