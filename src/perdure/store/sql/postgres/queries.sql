@@ -380,3 +380,41 @@ select
 
 -- hint: tell other processes that something has changed; it need not outlive a crash
 select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
+
+-- rights: what the role lacks
+select t.name, p.name
+from (
+    values ('run', 'SELECT INSERT UPDATE DELETE'), ('event', 'SELECT INSERT DELETE'), ('inbox', 'SELECT INSERT DELETE'),
+        ('tag', 'SELECT INSERT DELETE'), ('request', 'SELECT INSERT'), ('worker', 'SELECT INSERT UPDATE DELETE'),
+        ('schema_migration', 'SELECT')
+) as t (name, wanted)
+cross join lateral regexp_split_to_table(t.wanted, ' ') as p (name)
+where not has_table_privilege('perdure.' || t.name, p.name)
+
+-- tables: size, live and dead rows of our tables
+select
+    relname::text, pg_total_relation_size(relid), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0)
+from pg_catalog.pg_stat_user_tables
+where schemaname = ?
+order by relname
+
+-- horizon: how long somebody has held a snapshot, and who
+select
+    coalesce(extract(epoch from max(h.age))::bigint, 0),
+    coalesce((array_agg(h.who order by h.age desc))[1], '')
+from (
+    select now() - a.xact_start as age, 'session ' || a.pid as who
+    from pg_catalog.pg_stat_activity as a
+    where a.backend_xmin is not null and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+    union all
+    select now() - x.prepared, 'prepared transaction ' || x.gid from pg_catalog.pg_prepared_xacts as x
+) as h
+
+-- ages: how far the ids of transactions have come since they were last frozen
+select age(datfrozenxid)::bigint, mxid_age(datminmxid)::bigint from pg_catalog.pg_database
+where datname = current_database()
+
+-- room: connections in use, and how many there can be
+select
+    (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'),
+    current_setting('max_connections')::bigint
