@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from perdure.model.filter import Fact
@@ -17,17 +16,14 @@ _OLD_S = 600
 _MUCH_DEAD = 20_000
 _OLD_XIDS = 1_000_000_000
 _FEW_CONNECTIONS = 5
-_SKEW_US = 2_000_000
 
 
 def facts(link: PostgresLink, schema: str, durability: str) -> tuple[Fact, ...]:
     """Return what there is to know."""
     found = given(link)
-    migration, rights, tables, horizon, age, room, told = (
+    migration, rights, tables, horizon, age, room = (
         result.rows
-        for result in link.many(
-            ("migrations",), ("rights",), ("tables", schema), ("horizon",), ("ages",), ("room",), ("clock",)
-        )
+        for result in link.many(("migrations",), ("rights",), ("tables", schema), ("horizon",), ("ages",), ("room",))
     )
     number, name, _ = migration[-1]
     current = int(number) >= len(migrations("postgres"))
@@ -41,7 +37,6 @@ def facts(link: PostgresLink, schema: str, durability: str) -> tuple[Fact, ...]:
         _horizon(horizon),
         _age(age),
         _room(room),
-        _clock(told),
     )
 
 
@@ -85,10 +80,3 @@ def _room(rows: list[tuple[Any, ...]]) -> Fact:
     ((used, most),) = rows
     problem = "hardly any is left: a worker needs three" if most - used < _FEW_CONNECTIONS else ""
     return Fact("connections", f"{used} of {most}", problem)
-
-
-def _clock(rows: list[tuple[Any, ...]]) -> Fact:
-    ((told,),) = rows
-    skew = told - time.time_ns() // 1000
-    problem = "this machine's clock differs; timers go by the server's" if abs(skew) > _SKEW_US else ""
-    return Fact("clock", f"{skew / 1e6:+.3f} s against this machine", problem)
