@@ -25,10 +25,18 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", default="sqlite", help="kind of database of `tmp_db`: sqlite, postgres, ...")
+
+
 @pytest.fixture
-def tmp_db(tmp_path: Path) -> str:
-    """Give the URL of an SQLite database that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'test.db'}"
+def tmp_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of an empty database: an SQLite file, unless the command line names another store."""
+    kind: str = request.config.getoption("--store")
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("new_database")(kind).url
+    return url
 
 
 @pytest.fixture

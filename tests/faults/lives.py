@@ -18,7 +18,7 @@ from perdure.store.sqlite.clock import this_machine
 from perdure.store.sqlite.engine import SqliteStore
 from perdure.testing.faults import Crash, Fault, FaultyStore
 from perdure.verify.examination import Report, examine
-from perdure.verify.file import verify
+from perdure.verify.place import verify
 from tests.faults import programs
 from tests.faults.memory import MemoryEvidence
 

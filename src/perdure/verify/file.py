@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,6 @@ import apsw
 
 from perdure.errors import SchemaTooNew, UsageError
 from perdure.verify.evidence import Case, Fact, Grave, Standing
-from perdure.verify.examination import Report, examine
 
 KNOWN_SCHEMA = 1
 """The number of the last migration whose tables this reads."""
@@ -81,21 +80,6 @@ class SqliteEvidence:
                 yield table, str(key)
 
 
-def verify(url: str, acknowledged: Iterable[str] = ()) -> Report:
-    """Check every invariant of the data in the file that ``url`` names. Changes nothing.
-
-    Args:
-        url: ``sqlite:///file.db``.
-        acknowledged: ids of runs whose start was confirmed to a caller.
-
-    Raises:
-        UsageError: there is no such file, or it is no database of this program.
-        SchemaTooNew: a newer release has migrated it.
-    """
-    with opened(url) as evidence:
-        return examine(evidence, acknowledged)
-
-
 @contextmanager
 def opened(url: str) -> Iterator[SqliteEvidence]:
     """Lend the rows of the file that ``url`` names.
@@ -127,7 +111,7 @@ def _path(url: str) -> Path:
     parts = urlsplit(url)
     name = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "sqlite" or parts.netloc or parts.query or parts.fragment or not name:
-        message = f"{url}: verify reads a file, named as sqlite:///file.db"
+        message = f"{url}: verify reads sqlite:///file.db or postgresql://..."
         raise UsageError(message)
     path = Path(name)
     if not path.is_file():
