@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.verify.file import opened
-from perdure.verify.place import verify
+from perdure.verify.database import opened, verify
 from tests.faults.disk import STRACE, Disk, calls
 from tests.house.tree import ROOT
 from tests.process import Spawner

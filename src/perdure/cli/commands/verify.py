@@ -8,7 +8,7 @@ import click
 
 from perdure.cli import options
 from perdure.cli.output import print_json, print_line
-from perdure.verify.place import verify
+from perdure.verify.database import verify
 
 
 @click.command("verify")

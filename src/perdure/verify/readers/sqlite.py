@@ -13,11 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
-from perdure.errors import SchemaTooNew, UsageError
+from perdure.errors import UsageError
 from perdure.verify.evidence import Case, Fact, Grave, Standing
+from perdure.verify.schema import check_schema
 
-KNOWN_SCHEMA = 1
-"""The number of the last migration whose tables this reads."""
 _RUNS = "select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run order by no"
 _FACTS = """
     select run_no, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload,
@@ -111,7 +110,7 @@ def _path(url: str) -> Path:
     parts = urlsplit(url)
     name = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "sqlite" or parts.netloc or parts.query or parts.fragment or not name:
-        message = f"{url}: verify reads sqlite:///file.db or postgresql://..."
+        message = f"{url}: verify reads a file, named as sqlite:///file.db"
         raise UsageError(message)
     path = Path(name)
     if not path.is_file():
@@ -125,9 +124,4 @@ def _check_schema(connection: apsw.Connection, path: Path) -> None:
         message = f"{path}: not a database of perdure"
         raise UsageError(message)
     last = connection.execute("select max(number) from schema_migration").get
-    if last != KNOWN_SCHEMA:
-        if isinstance(last, int) and last > KNOWN_SCHEMA:
-            message = f"{path} has schema {last:04d}, this release knows {KNOWN_SCHEMA:04d}"
-            raise SchemaTooNew(message)
-        message = f"{path}: its schema is not complete"
-        raise UsageError(message, hint="run `perdure migrate`")
+    check_schema(str(path), last)
