@@ -6,6 +6,8 @@ import asyncio
 import signal
 import time
 
+import pytest
+
 from tests.cases import flows
 from tests.cases.conftest import World
 from tests.cases.ledger import until
