@@ -109,10 +109,10 @@ def test_a_claim_whose_answer_is_lost_is_found(make: Callable[..., Store], proxy
     store.commit([Author("run-1", store.now()).create()])
     store.register(worker("w1", store.now()))
     proxy.on_commit(where, touching="event")
-    claimed = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1"))
+    claims = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1"))
     assert proxy.cuts == 1
-    assert claimed is not None
-    assert [one.row.id for one in claimed] == ["run-1"]
+    assert claims is not None
+    assert [one.row.id for one in claims.taken] == ["run-1"]
     assert store.owned("w1") == {"run-1": (1, 0)}
 
 
@@ -197,9 +197,10 @@ def test_a_claim_waits_for_nobody(make: Callable[..., Store], postgres_db: Datab
     with psycopg.connect(postgres_db.url) as other:
         other.execute("select 1 from perdure.run where id = 'run-1' for update")
         began = time.monotonic()
-        claimed = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1")) or []
+        claims = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1"))
         assert time.monotonic() - began < 1
-        assert [one.row.id for one in claimed] == ["run-0", "run-2"]
+        assert claims is not None
+        assert [one.row.id for one in claims.taken] == ["run-0", "run-2"]
 
 
 def test_a_child_of_fork_is_refused_and_harms_nothing(make: Callable[..., Store]) -> None:

@@ -23,7 +23,9 @@ def facts(link: PostgresLink, schema: str, durability: str) -> tuple[Fact, ...]:
     found = given(link)
     migration, rights, tables, horizon, age, room = (
         result.rows
-        for result in link.many(("migrations",), ("rights",), ("tables", schema), ("horizon",), ("ages",), ("room",))
+        for result in link.many(
+            ("migrations",), ("rights", schema), ("tables", schema), ("horizon",), ("ages",), ("room",)
+        )
     )
     number, name, _ = migration[-1]
     current = int(number) >= len(migrations("postgres"))

@@ -602,15 +602,20 @@ select
 -- hint: tell other processes that something has changed; it need not outlive a crash
 select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
 
--- rights: what the role lacks
-select t.name, p.name
-from (
-    values ('run', 'SELECT INSERT UPDATE DELETE'), ('event', 'SELECT INSERT DELETE'), ('inbox', 'SELECT INSERT DELETE'),
-        ('tag', 'SELECT INSERT DELETE'), ('request', 'SELECT INSERT'), ('worker', 'SELECT INSERT UPDATE DELETE'),
-        ('schema_migration', 'SELECT')
-) as t (name, wanted)
-cross join lateral regexp_split_to_table(t.wanted, ' ') as p (name)
-where not has_table_privilege('perdure.' || t.name, p.name)
+-- rights: what the role lacks; the log, tombstones and changes of queues are never changed, only added to
+select c.relname::text, p.name
+from pg_catalog.pg_class as c
+inner join pg_catalog.pg_namespace as n on c.relnamespace = n.oid
+cross join (values ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) as p (name)
+where
+    n.nspname = ? and c.relkind = 'r'
+    and not has_table_privilege(c.oid, p.name)
+    and (c.relname::text, p.name) not in (
+        ('event', 'UPDATE'), ('request', 'UPDATE'), ('request', 'DELETE'), ('queue_change', 'UPDATE'),
+        ('queue_change', 'DELETE'), ('schema_migration', 'INSERT'), ('schema_migration', 'UPDATE'),
+        ('schema_migration', 'DELETE')
+    )
+order by 1, 2
 
 -- tables: size, live and dead rows of our tables
 select
