@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import perdure
 from perdure import Engine, InvalidValue, Queue, Rate, UsageError
 from perdure.api.queues import Routes, served, stored
 
-WRONG = {
+WRONG: dict[str, Callable[[], object]] = {
     "no runs": lambda: Queue("q", concurrency=0),
     "a part of a run": lambda: Queue("q", concurrency=1.5),  # type: ignore[arg-type]
     "yes": lambda: Queue("q", concurrency_per_key=True),
@@ -21,7 +23,7 @@ WRONG = {
     "no ageing": lambda: Queue("q", ageing=0),
     "a number for a flag": lambda: Queue("q", fair=1),  # type: ignore[arg-type]
     "no weight": lambda: Queue("q", weight=0),
-    "weights of a text": lambda: served({"q": "3"}),  # type: ignore[dict-item]
+    "weights of a text": lambda: served({"q": "3"}),
     "twice": lambda: served(["q", Queue("q")]),
     "a text for queues": lambda: served("q"),
     "a queue for queues": lambda: served(Queue("q")),  # type: ignore[arg-type]
