@@ -9,9 +9,10 @@ import msgspec
 from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.write import COMMITTED
-from perdure.store.settle import Doubt, Standing, Tails
+from perdure.store.settle import Doubt, Standing
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
