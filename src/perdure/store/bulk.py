@@ -1,4 +1,4 @@
-"""A second seam, for moving a whole store: its rows as they are, read in order and written in bulk. See ADR 0015.
+"""A second seam, for moving a whole store: its rows as they are, read in order and written in bulk. See ADR 0018.
 
 A backend has it if there is a ``bulk`` module in its package, with ``open_bulk(url, *, writing)``. Rows have the same
 columns in the same order everywhere. What a backend derives for itself (numbers of runs, the table of tags, indexes) is

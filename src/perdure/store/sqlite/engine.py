@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
 
+R = TypeVar("R")
 OLDEST_SQLITE = (3, 51, 3)
 """Before it, two connections that write and checkpoint at the same moment can damage a WAL file."""
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
@@ -51,9 +52,6 @@ def _renew_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock)
-
-
-R = TypeVar("R")
 
 
 def _no_telling(_: object) -> None:
