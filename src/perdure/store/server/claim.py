@@ -8,6 +8,7 @@ needs other code is stepped over in the index, however much there is of it.
 from __future__ import annotations
 
 import logging
+import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.model.claim import TAIL_EVENTS, Claims
@@ -29,8 +30,8 @@ _LONGEST_MS = "2000"
 """How long a claim may be at rest between two statements before the server ends it."""
 _SETTLING_US = 4_000_000
 """So long after a change of a queue's limits a claim may be under way that did not know of it."""
-_SOON_US = 10_000
-"""When to look again at a queue that somebody else is just claiming from."""
+_SOON_US = (15_000, 60_000)
+"""When to look again at a queue that somebody else is just claiming from: not all at once."""
 
 
 class Outlook(NamedTuple):
@@ -94,7 +95,8 @@ def claim(
     answer = chosen.answer(claimed)
     if not waits:
         return answer
-    return answer._replace(held=True, open_at=min(answer.open_at or now + _SOON_US, now + _SOON_US))
+    soon = now + random.randint(*_SOON_US)
+    return answer._replace(held=True, open_at=soon if answer.open_at is None else min(answer.open_at, soon))
 
 
 def _choose(
