@@ -30,6 +30,8 @@ from perdure.errors import (
     IdConflict,
     InvalidValue,
     LeaseLost,
+    NoSource,
+    NotPublished,
     PerdureError,
     RunCancelled,
     RunError,
@@ -39,6 +41,8 @@ from perdure.errors import (
     RunTerminated,
     RunTimedOut,
     SchemaTooNew,
+    SnapshotCorrupt,
+    SnapshotTooLarge,
     StateMismatch,
     StepFailed,
     StepInterrupted,
@@ -46,8 +50,12 @@ from perdure.errors import (
     StoreCorrupt,
     StoreError,
     StoreUnavailable,
+    UnbumpedChange,
+    UnknownVersion,
     UsageError,
+    VersionClosed,
     VersionError,
+    VersionPurged,
 )
 from perdure.guard.database import Database
 from perdure.kernel import ordered
@@ -61,10 +69,11 @@ ordered.install()
 __version__ = "0.1.0"
 __all__ = [
     "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
-    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Retry",
-    "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
-    "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
-    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
-    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random",
-    "sleep", "step", "step_info", "uuid4", "workflow",
+    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "NoSource", "NotPublished",
+    "PerdureError", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked",
+    "RunTerminated", "RunTimedOut", "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge", "StateMismatch", "Status",
+    "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable",
+    "SyncEngine", "SyncRun", "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "VersionClosed",
+    "VersionError", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish",
+    "random", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip
