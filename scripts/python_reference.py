@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perdure
-from perdure import errors, guard
+from perdure import errors, guard, testing
 from perdure.api import blocking
 
 if TYPE_CHECKING:
@@ -24,13 +24,40 @@ NOTE = "<!-- Written by scripts/python_reference.py from the code. Change the co
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Defining": ("step", "workflow", "Retry", "Duration", "AsyncStep", "SyncStep", "Workflow"),
-    "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
-    "Inside a workflow": ("sleep", "now", "random", "uuid4", "info", "BodyInfo", "checkpoint", "publish", "blocking"),
+    "Engine and runs": (
+        "Engine",
+        "Run",
+        "SyncEngine",
+        "SyncRun",
+        "RunInfo",
+        "Event",
+        "Status",
+        "EventType",
+        "Verdict",
+        "VerdictKind",
+    ),
+    "Queues": ("Queue", "Rate", "Start", "QueueHandle", "QueueInfo", "QueueChange", "QueueSettings", "SyncQueueHandle"),
+    "Inside a workflow": (
+        "sleep",
+        "now",
+        "random",
+        "uuid4",
+        "info",
+        "BodyInfo",
+        "checkpoint",
+        "publish",
+        "patched",
+        "blocking",
+    ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),
 }
+TESTING = ("assert_replays", "replay", "load_histories", "History")
 GUARDS = ("once", "Once", "insert", "change", "Change", "create_table", "schema", "forget")
-ELSEWHERE = {"Status": "events-and-states.md#states", "EventType": "events-and-states.md#events"}
+ELSEWHERE = {
+    "Status": "events-and-states.md#states", "EventType": "events-and-states.md#events",
+    "VerdictKind": "../how-to/check-a-change.md#verdicts",
+}  # fmt: skip
 INTERNAL = frozenset(
     {
         "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
@@ -38,7 +65,7 @@ INTERNAL = frozenset(
         "SyncEngine.start_call",
     }
 )  # fmt: skip
-MADE_BY_USERS = frozenset({"Database", "Engine", "Retry", "SyncEngine"})
+MADE_BY_USERS = frozenset({"Database", "Engine", "Queue", "Rate", "Retry", "Start", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
     "error": "Catch it to catch every error of Perdure.",
@@ -97,6 +124,14 @@ def guard_page() -> str:
     return "\n\n".join(parts).replace("\n### ", "\n## ") + "\n"
 
 
+def testing_page() -> str:
+    """Return the page on the test kit."""
+    parts = ["# perdure.testing", NOTE, *_paragraphs(testing)]
+    for name in TESTING:
+        parts += _entry(name, testing)
+    return "\n\n".join(parts).replace("\n### ", "\n## ") + "\n"
+
+
 def _paragraphs(module: object) -> list[str]:
     return (inspect.getdoc(module) or "").replace("``", "`").split("\n\n")
 
@@ -135,7 +170,7 @@ def _class(name: str, thing: Any) -> Iterator[str]:
             yield f"#### {name}.{member}()"
             yield _code(_signature(member, getattr(thing, member)))
             yield _text(inspect.getdoc(getattr(thing, member)))
-    if name in ("SyncEngine", "SyncRun"):
+    if name in ("SyncEngine", "SyncQueueHandle", "SyncRun"):
         asynchronous = name.removeprefix("Sync")
         crossing = ", ".join(f"`{member}`" for member in _members(thing) if _is_crossing(thing, member))
         yield f"As in [{asynchronous}](#{asynchronous.lower()}), without `await`: {crossing}."
@@ -271,7 +306,7 @@ def _sentence(hint: str) -> str:
     return f"{hint[:1].upper()}{hint[1:]}." if hint else ""
 
 
-PAGES = {"python.md": python_page, "errors.md": errors_page, "guard.md": guard_page}
+PAGES = {"python.md": python_page, "errors.md": errors_page, "guard.md": guard_page, "testing.md": testing_page}
 
 
 def main() -> None:

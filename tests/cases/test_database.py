@@ -41,6 +41,7 @@ def copy(world: World) -> None:
 @pytest.mark.parametrize(
     "workers,runs", [(3, 120), pytest.param(4, 1000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
+@pytest.mark.sqlite_only
 async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
     """SQLite says "database is locked" under ordinary use: a few processes on one file.
 
@@ -67,6 +68,7 @@ async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
         assert "WARNING" not in child.err
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("workers,runs", [(4, 200), pytest.param(8, 2000, marks=[pytest.mark.nightly])])
 async def test_case_dbb_02(world: World, workers: int, runs: int) -> None:
     """Two workers take the same SQLite row: select-then-delete without the write lock.
@@ -138,12 +140,13 @@ async def test_case_dbb_07(world: World) -> None:
     assert world.rows("select count(*) = max(number) from schema_migration") == [(1,)]
 
 
+@pytest.mark.timeout(60)
 async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
     """The one that migrates is killed at each of its statements in turn; the next one to open it can work."""
     path = str(world.folder)
     source = str(Path(perdure.__file__).parents[1])
     child = spawn(sys.executable, "-c", KILLED_IN_MIGRATION, world.url, path, env={"PYTHONPATH": source})
-    done = child.finish(18)
+    done = child.finish(50)
     assert done.code == 0, done.err
     places = [line for line in done.out.splitlines() if line.endswith(".db")]
     assert "DONE" in done.out

@@ -43,7 +43,9 @@ def claim_and_die(store: Store, run_workflow: str, ids: CommitIds) -> None:
     store.register(WorkerRow(name, name, "host", 1, "live", now, now, now + 50_000, '["default"]', "[]"))
     request = ClaimRequest(name, ("default",), (run_workflow,), 1)
     who = Claimant(name, "3.11", 3)
-    assert store.claim(request, lambda row, recent, at: decide(row, recent, who, at, ids.take()))
+    claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, ids.take()))
+    assert claims is not None
+    assert claims.taken
     while name not in store.sweep():
         time.sleep(0.01)
 
@@ -84,6 +86,7 @@ from tests.cases.flows import named
 """
 
 
+@pytest.mark.sqlite_only
 async def test_case_rec_17(world: World) -> None:
     """The rescuer itself is stuck: recovery is an ordinary locked job, and when it stalls everything stalls.
 

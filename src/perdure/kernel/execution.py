@@ -25,7 +25,7 @@ from perdure.kernel.unwind import aclose, close_generator, close_task
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from perdure.model.event import Event
 
@@ -34,6 +34,7 @@ logger: logging.Logger = logging.getLogger("perdure.run")
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
 _FAILED: str = EventType.STEP_FAILED.value
+_PATCHED: str = EventType.PATCH_TAKEN.value
 
 
 class Outcome(NamedTuple):
@@ -52,6 +53,7 @@ class Execution(Requests):
     epoch: int
     claims: int
     bridge: Any
+    ahead: Collection[Event]
     given_up: list[Operation]
     fresh: list[Operation]
     cancel_requested: bool = False
@@ -203,6 +205,7 @@ class Execution(Requests):
         self._main = _gone
         self.loop.execution = None
         self.bridge = None
+        self.ahead = ()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -210,16 +213,20 @@ class Execution(Requests):
         op_id = event.op or ""
         operation = self._pending.get(op_id)
         asked = (operation.kind, operation.name) if operation is not None else self._abandoned.get(op_id)
+        if asked is None and event.type == _PATCHED:  # the call has moved, or is gone
+            self.patches[event.name or ""] = True
+            return None
         if asked != (event.kind, event.name):
             recorded = f"{event.kind} {event.name!r} (event {event.seq}, {event.type})"
             requested = f"{asked[0]} {asked[1]!r}" if asked else "nothing"
             text = f"replay diverged at operation {op_id}: recorded {recorded}, the code asked for {requested}"
             raise Diverged(text, expected=recorded, found=requested, run_id=self.run_id)
         if operation is not None and event.digest != operation.digest and event.digest is not None:
-            self._warn_digest(event)
+            self.warn_of_other_arguments(event)
         return operation
 
-    def _warn_digest(self, event: Event) -> None:
+    def warn_of_other_arguments(self, event: Event) -> None:
+        """Say that an operation was recorded with other arguments than it is asked for now."""
         text = (
             f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
         )

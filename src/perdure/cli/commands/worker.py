@@ -11,7 +11,9 @@ import click
 
 from perdure.api.engine import Engine
 from perdure.cli import logs, options, target
+from perdure.cli.checking import log_unfit
 from perdure.cli.serving import serve, until_stopped
+from perdure.errors import UsageError
 from perdure.model.duration import microseconds
 from perdure.model.url import shown_url
 
@@ -29,6 +31,8 @@ default of 700 made the collector look for them all the time."""
 @options.database
 @click.option("--queue", "queues", metavar="Q", multiple=True, default=("default",), show_default=True,
               help="Queue to serve; may be repeated.")  # fmt: skip
+@click.option("--weight", "weights", metavar="Q=N", multiple=True, type=options.PAIR,
+              help="Share of this worker that a queue gets beside the others, else 1; may be repeated.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Runs active at once.")
 @click.option("--threads", type=click.IntRange(1), default=32, show_default=True, help="Threads for sync steps.")
 @click.option("--lease", type=options.DURATION, default="10s", show_default=True,
@@ -37,9 +41,20 @@ default of 700 made the collector look for them all the time."""
               help="How long steps in flight may go on after a request to stop.")  # fmt: skip
 @click.option("--durability", type=click.Choice(["host", "process"]), default="host", show_default=True,
               help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
+@click.option(
+    "--check",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="First replay the N newest live runs with this code, for 10 s at most, and log what it cannot carry on.",
+)
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
-def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **settings: Any) -> int:
+def command(
+    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, check: int,
+    queues: tuple[str, ...], weights: tuple[tuple[str, str], ...], **settings: Any,
+) -> int:  # fmt: skip
     """Execute runs until told to stop.
 
     TARGET is package.module:workflow, package.module or file.py[:workflow]. SIGTERM or Ctrl-C: take no more runs, let
@@ -48,14 +63,16 @@ def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **set
     """
     logs.configure(log_level)
     found = [target.load(text) for text in what]
-    engine = Engine(db, [one.given for one in found], grace=grace, **settings)
+    engine = Engine(db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), **settings)
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
     async def work(stop: Stop) -> None:
+        if check:
+            await log_unfit(db, [one.given for one in found], names, check)
         async with engine:
             logger.info(
                 "worker %s is ready: %s, queues %s, workflows %s",
-                engine.worker_name, shown_url(engine.url), ",".join(settings["queues"]), ",".join(names),
+                engine.worker_name, shown_url(engine.url), ",".join(queues), ",".join(names),
             )  # fmt: skip
             name = engine.worker_name
             await until_stopped(asyncio.Event().wait(), engine, stop)
@@ -67,6 +84,20 @@ def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **set
     _spare_the_collector()
     serve(work, microseconds(grace) / 1e6, told)
     return 0
+
+
+def _weighed(queues: tuple[str, ...], weights: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    """Return the queues with their weights."""
+    weighed = dict.fromkeys(queues, 1)
+    for name, text in weights:
+        if name not in weighed:
+            message = f"--weight {name}={text}: queue {name!r} is not served"
+            raise UsageError(message, hint=f"add --queue {name}")
+        if not text.isdecimal():
+            message = f"--weight {name}={text}: the weight must be a whole number"
+            raise UsageError(message)
+        weighed[name] = int(text)
+    return weighed
 
 
 def _spare_the_collector() -> None:

@@ -16,7 +16,8 @@ from perdure.model.write import Append, Create, Purge, Send
 from perdure.store.mysql import fault
 from perdure.store.mysql.literal import Raw, event_row, literal, row
 from perdure.store.server.dialect import Fault
-from perdure.store.settle import Doubt, Tails
+from perdure.store.settle import Doubt
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,11 +56,12 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
         link.begin()
         link.run(writing.statements, committing=True)
     tails.update(writing.ends)
+    tails.count(sum(isinstance(write, Append) for write in batch), writing.misses)
 
 
 def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write]) -> None:
     """Apply writes inside the open transaction, all of them or none."""
-    writing = Batch(known, {}, link.max_packet)
+    writing = Batch(known, Tails(), link.max_packet)
     writing.add(writes)
     try:
         link.run([known["savepoint"].fill(), *writing.statements, known["release"].fill()])
@@ -83,7 +85,9 @@ class Batch:
         self._tails = tails
         self._most = min(_CHUNK_BYTES, max_packet)
         self.statements: list[bytes] = []
-        self.ends: Tails = {}
+        self.ends: dict[str, int] = {}
+        self.misses: int = 0
+        """Appends whose place had to be looked up."""
         self._clear()
 
     def _clear(self) -> None:
@@ -114,9 +118,11 @@ class Batch:
             elif isinstance(write, Send):
                 self._apart(write.message.run_id)
                 self._send(write)
-            else:
+            elif isinstance(write, Purge):
                 self._apart(write.run_id)
                 self._purge(write)
+            else:
+                raise Doubt  # a change of a queue comes alone
         self._flush()
 
     def _append(self, write: Append) -> None:
@@ -126,6 +132,7 @@ class Batch:
         known = self.ends.get(run_id) or self._tails.get(run_id)
         if known != before:
             self._unsure.append((run_id, before))
+            self.misses += 1
         self.ends[run_id] = before + len(new)
         self._touched.add(run_id)
         if change is not None:
@@ -149,7 +156,7 @@ class Batch:
         self.ends.pop(run_id, None)
         self._run("insert_request", at, actor, reason, run_id)
         self._run("check_count", 1)
-        for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run"):
+        for name in ("purge_event", "purge_inbox", "purge_tag", "purge_key", "purge_slot", "purge_run"):
             self._run(name, run_id)
 
     def _flush(self) -> None:
@@ -168,15 +175,25 @@ class Batch:
 
     def _create(self) -> None:
         # The last column is the queue where there is a wake-up time.
-        rows = [(*create.row, None if create.row.wake_at is None else create.row.queue) for create in self._creates]
+        creates = self._creates
+        if any(create.row.partition_key is not None for create in creates):
+            creates.sort(key=lambda create: create.row.partition_key or "")  # all join lanes in one order
+        rows = [(*create.row, None if create.row.wake_at is None else create.row.queue) for create in creates]
         self._rows("insert_run", rows)
-        stale = tuple(create.row.id for create in self._creates if not create.fresh)
+        claimed = tuple({create.row.queue for create in creates if create.row.owner is not None})
+        if claimed:
+            self._run("check_open", claimed)
+        stale = tuple(create.row.id for create in creates if not create.fresh)
         if stale:
             self._run("check_free", stale)
         fill = self._known["tag_row"].fill
         tags = [fill((key, value, create.row.id)) for create in self._creates for key, value in create.tags]
         if tags:
             self._texts("insert_tag", tags)
+        for create in creates:
+            if create.deduplication_key is not None:
+                self._run("free_key", create.row.queue, create.deduplication_key)
+                self._run("take_key", create.row.queue, create.deduplication_key, create.row.id)
 
     def _change(self) -> None:
         """Change rows: those that become alike in one statement, no run twice in it, and all in one order."""

@@ -15,9 +15,10 @@ import msgspec
 from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
-from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
-from perdure.store.settle import Doubt, Tails
+from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, SetQueue, Write
+from perdure.store.settle import Doubt
 from perdure.store.sqltext import queries
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,6 @@ _INSERT_EVENT = _statements("insert_event", "event_row")
 _INSERT_RUN = _statements("insert_run", "run_row")
 _COUNT_EVENT = _statements("count_event", "event_place", ")")
 _CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
-_MOST_TAILS = 100_000
 _RUN_ID = 9
 """Place of the run id in the values of a change."""
 _PLAIN = frozenset({Append, Create})
@@ -96,7 +96,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         elif isinstance(write, Create):
             creates.append(write)
             events += write.events
-            tails[write.row.id] = len(write.events)
+            tails.born(write)
     if creates:
         _create(connection, creates, batch)
     _execute(connection, _INSERT_EVENT, events)
@@ -106,18 +106,18 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         _apply_changes(connection, changes)
     if consumed:
         connection.executemany(SQL["take_message"], consumed)
-    if len(tails) > _MOST_TAILS:
-        tails.clear()
+    tails.count(len(batch) - len(creates), len(unsure))
 
 
 def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
-    before = connection.total_changes()
-    if len({change[_RUN_ID] for change in changes}) == len(changes):
-        _execute(connection, _CHANGE_RUN, changes)
-    else:
-        for change in changes:
-            connection.execute(_CHANGE_RUN[1], change)
-    if connection.total_changes() - before != len(changes):
+    sizes = _SIZES if len({change[_RUN_ID] for change in changes}) == len(changes) else (1,)
+    total, start, changed = len(changes), 0, 0
+    for size in sizes:
+        while total - start >= size:
+            connection.execute(_CHANGE_RUN[size], tuple(chain.from_iterable(changes[start : start + size])))
+            changed += connection.changes()  # of runs; not what triggers did
+            start += size
+    if changed != total:
         raise Doubt
 
 
@@ -143,6 +143,12 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)
+    unique = [(one.row.queue, one.deduplication_key, one.row.id) for one in creates if one.deduplication_key]
+    if unique:
+        before = connection.total_changes()
+        connection.executemany(SQL["take_key"], unique)
+        if connection.total_changes() - before != len(unique):
+            raise Doubt
 
 
 def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
@@ -180,6 +186,8 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
                 plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
+        elif isinstance(write, SetQueue):
+            raise Doubt  # it comes alone
         else:
             waiting.append(write)
             touched.add(write.run_id if isinstance(write, Append) else write.row.id)
@@ -204,7 +212,7 @@ def purge(connection: apsw.Connection, write: Purge) -> Outcome:
     if isinstance(outcome, Missing) or outcome.status in _OPEN:
         return outcome
     connection.execute(SQL["insert_request"], (run_id, at, actor, reason))
-    for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run"):
+    for name in ("purge_event", "purge_inbox", "purge_tag", "purge_key", "purge_slot", "purge_run"):
         connection.execute(SQL[name], (run_id,))
     return COMMITTED
 
