@@ -25,12 +25,14 @@ from perdure.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from perdure.model.claim import Claimed, ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
+    from perdure.store.migrate import SchemaText
 
     Decide = Callable[[RunRow, tuple[Event, ...], int], Claimed]
     """(row, recent events, now) -> what to append. Pure: called inside the claim transaction."""
@@ -219,18 +221,36 @@ def open_store(url: str, options: StoreOptions) -> Store:
     Raises:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
+    module = _backend(url)
+    opener = getattr(module, "open_store", None)
+    if opener is None or opener is open_store:  # a module of this folder that is not a backend
+        message = f"no backend for {backend_of(url)}://; expected sqlite:///file.db"
+        raise UsageError(message)
+    store: Store = opener(url, options)
+    return store
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate in the database that ``url`` names. Changes nothing.
+
+    Raises:
+        UsageError: no backend for the URL's scheme, or its driver is not installed.
+    """
+    look = getattr(_backend(url), "schema_of", None)
+    if look is None or look is schema_of:
+        message = f"there are no migrations for {backend_of(url)}"
+        raise UsageError(message, hint="expected sqlite:///file.db")
+    found: SchemaText = look(url)
+    return found
+
+
+def _backend(url: str) -> ModuleType:
     scheme = backend_of(url)
     try:
-        module = import_module(f"perdure.store.{scheme}")
+        return import_module(f"perdure.store.{scheme}")
     except ModuleNotFoundError as error:
         if error.name == f"perdure.store.{scheme}":
             message = f"no backend for {scheme}://; expected sqlite:///file.db"
         else:
             message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
         raise UsageError(message) from None
-    opener = getattr(module, "open_store", None)
-    if opener is None or opener is open_store:  # a module of this folder that is not a backend
-        message = f"no backend for {scheme}://; expected sqlite:///file.db"
-        raise UsageError(message)
-    store: Store = opener(url, options)
-    return store
