@@ -221,12 +221,7 @@ def open_store(url: str, options: StoreOptions) -> Store:
     Raises:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
-    module = _backend(url)
-    opener = getattr(module, "open_store", None)
-    if opener is None or opener is open_store:  # a module of this folder that is not a backend
-        message = f"no backend for {backend_of(url)}://; expected sqlite:///file.db"
-        raise UsageError(message)
-    store: Store = opener(url, options)
+    store: Store = _module(url).open_store(url, options)
     return store
 
 
@@ -236,7 +231,7 @@ def schema_of(url: str) -> SchemaText:
     Raises:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
-    look = getattr(_backend(url), "schema_of", None)
+    look = getattr(_module(url), "schema_of", None)
     if look is None or look is schema_of:
         message = f"there are no migrations for {backend_of(url)}"
         raise UsageError(message, hint="expected sqlite:///file.db")
@@ -244,13 +239,17 @@ def schema_of(url: str) -> SchemaText:
     return found
 
 
-def _backend(url: str) -> ModuleType:
-    scheme = backend_of(url)
+def _module(url: str) -> ModuleType:
+    backend = backend_of(url)
     try:
-        return import_module(f"perdure.store.{scheme}")
+        module = import_module(f"perdure.store.{backend}")
     except ModuleNotFoundError as error:
-        if error.name == f"perdure.store.{scheme}":
-            message = f"no backend for {scheme}://; expected sqlite:///file.db"
+        if error.name == f"perdure.store.{backend}":
+            message = f"no backend for {backend}://; expected sqlite:///file.db"
         else:
-            message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
+            message = f"{backend}:// needs a driver: pip install 'perdure[{backend}]'"
         raise UsageError(message) from None
+    if getattr(module, "open_store", open_store) is open_store:  # a module of this folder that is not a backend
+        message = f"no backend for {backend}://; expected sqlite:///file.db"
+        raise UsageError(message)
+    return module

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
 _CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True)

@@ -28,8 +28,9 @@ _VARIABLES = (
     "max_connections",
     "tx_isolation", "transaction_isolation", "rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled",
     "rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_timeout",
-    "rpl_semi_sync_source_timeout",
+    "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica",
 )  # fmt: skip
+_STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
 _MIGRATION_S = 3600.0
 _PATIENCE_S, _USUAL_PATIENCE_S = 2, 86400
 _PAUSE_S = 0.5
@@ -40,7 +41,8 @@ Given = dict[str, str]
 
 def given(link: MysqlLink) -> Given:
     """Ask the server what it and this session are set to."""
-    rows: Any = link.execute("variables", _VARIABLES).rows
+    settings, counters = link.many(("variables", _VARIABLES), ("status_of_server", _STATUS))
+    rows: Any = settings.rows + counters.rows
     return {name.lower(): value for name, value in rows}
 
 
@@ -184,6 +186,10 @@ def _alone(found: Given) -> list[str]:
     if setting("enabled") != "ON":
         return ["semi-synchronous replication is off"]
     wrong = []
+    if setting("status") == "OFF":
+        wrong.append("semi-synchronous replication is on, and the server has gone on without a replica")
+    if "OFF" in (setting("wait_no_slave"), setting("wait_no_replica")):
+        wrong.append("rpl_semi_sync_master_wait_no_slave is OFF: without a replica it does not wait")
     if setting("wait_point") != "AFTER_SYNC":
         wrong.append(f"rpl_semi_sync_master_wait_point is {setting('wait_point')}, not AFTER_SYNC")
     if int(setting("timeout") or 0) < _SEMI_SYNC_MS:

@@ -20,6 +20,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from perdure.store.postgres.array import texts
+from perdure.store.postgres.fault import said
 from perdure.store.postgres.text import escaped, unescaped_row
 from perdure.store.server.dialect import LinkLost, Result, Value
 
@@ -292,7 +293,7 @@ class PostgresLink:
         failed = any(result.status == _FATAL for result in results)
         if committing and results and results[-1].command_status == b"COMMIT":
             return
-        message = f"the connection was lost: {str(why).strip() or type(why).__name__}"
+        message = f"the connection was lost: {said(why)}"
         raise LinkLost(message, committing=committing and not failed) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
