@@ -150,6 +150,9 @@ class MysqlDialect:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
 
+    def seal(self, link: MysqlLink) -> None:
+        """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
+
     def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""
         return False

@@ -104,7 +104,8 @@ class PostgresDialect:
             connection = self._dial(deadline_s)
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"{self.place}: {fault.said(error)}") from error
-        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
+        waits = self._durability == "quorum"
+        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
             # A pooler makes up the number of the process that serves a connection.
             pooled = self._where.pooled or schema.given(link).pid != connection.pgconn.backend_pid
@@ -150,6 +151,11 @@ class PostgresDialect:
     def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def seal(self, link: PostgresLink) -> None:
+        """Give the transaction something to wait for: what comes before it in the server's log is then there, too."""
+        if self._durability == "quorum":
+            link.execute("seal")
 
     def listen(self, link: PostgresLink) -> bool:
         """Have hints of other processes sent to this connection."""

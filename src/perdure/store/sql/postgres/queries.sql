@@ -668,3 +668,6 @@ where datname = current_database()
 select
     (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'),
     current_setting('max_connections')::bigint
+
+-- seal: a few bytes for the server's own log, so that the commit has something to wait for
+select pg_logical_emit_message(true, 'perdure', '')
