@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from perdure.store.migrate import Migration
     from perdure.store.mysql.link import MysqlLink
 
-OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
+_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
+"""What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (
     "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
     "lane", "queue", "queue_change", "slot", "queue_start", "deduplication",
@@ -61,7 +63,10 @@ class MysqlSchema:
         """Return what was applied; None for a database without a schema of ours."""
         found: Any = self._link.execute("our_tables", TABLES).rows
         tables = {name for name, _, _ in found}
-        for name, engine, _ in found:
+        for name, engine, collation in found:
+            if "schema_migration" in tables and collation not in _COLLATIONS:
+                message = f"table {name!r} has the collation {collation}, to which different ids may be the same"
+                raise UsageError(message, hint=f"it was made with {' or '.join(_COLLATIONS)}")
             if engine != "InnoDB":
                 message = f"table {name!r} is kept by {engine}, which knows no transactions"
                 raise UsageError(message, hint=f"alter table {name} engine = innodb")

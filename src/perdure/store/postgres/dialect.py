@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Store, StoreOptions
     from perdure.store.server.clock import ServerClock
     from perdure.store.server.dialect import Fault
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 _CAPABILITIES = Capabilities("postgres", inline=False, durability=("host", "quorum", "process"), shared=True)
 _SYNCHRONOUS_COMMIT = {"host": "on", "quorum": "on", "process": "off"}

@@ -17,7 +17,8 @@ from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
-from perdure.store.settle import Settlement, Tails, has_happened, is_text
+from perdure.store.settle import Settlement, has_happened, is_text
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _TURNS = 6
 """How often a transaction that got into a deadlock is tried."""
-_MOST_TAILS = 100_000
 _LONGEST_BLIND_US = 10_000_000
 """A sweep that knows when the next lease ends looks at least this often: a shorter one may have begun since."""
 _PATIENCE_US = 10_000_000
@@ -61,7 +61,7 @@ class ServerStore(Generic[L]):
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the server's clock, as far as it is known here."""
         self._links: Links[L] | None = None
-        self._tails: Tails = {}
+        self._tails: Tails = Tails()
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._next_sweep = 0
@@ -194,8 +194,6 @@ class ServerStore(Generic[L]):
             promise.writes = batch
             outcomes: list[Outcome] = [COMMITTED] * len(batch)
             promise.outcomes = outcomes
-            if len(self._tails) > _MOST_TAILS:
-                self._tails.clear()
             try:
                 self._dialect.apply(link, batch, self._tails)
             except LinkLost:
@@ -325,7 +323,12 @@ class ServerStore(Generic[L]):
 
     def stats(self) -> StoreStats:
         """Count what there is, and say what this database really is."""
-        return self._read(lambda link: listing.stats(link, self._dialect.facts(link), self._clock.now()))
+
+        def look(link: L) -> StoreStats:
+            facts = (*self._dialect.facts(link), self._tails.fact())
+            return listing.stats(link, facts, self._clock.now())
+
+        return self._read(look)
 
     def change_count(self) -> int:
         """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
