@@ -3,7 +3,7 @@
 A migration is ``store/sql/<backend>/NNNN_name.sql``. A line ``-- phase: pre`` says that processes of the release before
 may run beside the new schema, ``-- phase: post`` that they may not; from 0003 on the name of the former ends in
 ``_pre``, so that a release can tell of a migration that it does not know. A backend runs `upgrade` under its own lock;
-what is to be done is decided here, from data, so that every backend decides alike. What is promised: ADR 0021.
+what is to be done is decided here, from data, so that every backend decides alike. What is promised: ADR 0022.
 """
 
 from __future__ import annotations
