@@ -152,6 +152,13 @@ class Dialect(Protocol[L]):
         """
         ...
 
+    def seal(self, link: L) -> None:
+        """Make the end of the open transaction wait until what was recorded before it is as durable as promised.
+
+        What is found to be recorded may be so on the primary alone, if the wait for a standby was cut short.
+        """
+        ...
+
     def listen(self, link: L) -> bool:
         """Have hints of other processes sent to this connection; False where there are none to be had."""
         ...

@@ -172,7 +172,10 @@ class ServerStore(Generic[L]):
         """Say whether a transaction is there, by our own ids, through a new connection."""
         try:
             with self._opened().lend(purpose) as link:
+                link.begin()
                 done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
+                self._dialect.seal(link)
+                link.commit()
         except Exception as second:
             message = f"the connection was lost at COMMIT ({lost}), and the database cannot be asked what it did"
             raise StoreUnavailable(message, unknown=True) from second
@@ -207,6 +210,7 @@ class ServerStore(Generic[L]):
             link.rollback()
             link.begin()
             promise.outcomes = settled = Settlement(ServerBook(self._dialect, link), batch).settle()
+            self._dialect.seal(link)
             link.commit()
             return settled
 
