@@ -15,7 +15,7 @@ from perdure.model.write import COMMITTED, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.migrate import migrations, script
 from perdure.store.mysql.address import address
-from perdure.store.mysql.schema import problems, server_of
+from perdure.store.mysql.schema import check, problems, server_of
 from perdure.testing.author import Author
 from tests.servers.certificate import Certificate
 from tests.servers.fixtures import Database, Servers
@@ -112,6 +112,19 @@ def test_a_table_without_transactions_is_refused(mariadb_db: Database) -> None:
     mariadb_db.execute("alter table refusal engine = MyISAM")
     with pytest.raises(UsageError, match="'refusal' is kept by MyISAM"):
         try_open(mariadb_db.url)
+
+
+def test_a_table_that_takes_ids_for_the_same_is_refused(mariadb_db: Database) -> None:
+    try_open(mariadb_db.url)
+    mariadb_db.execute("alter table worker convert to character set utf8mb4 collate utf8mb4_general_ci")
+    with pytest.raises(UsageError, match="'worker' has the collation utf8mb4_general_ci"):
+        try_open(mariadb_db.url)
+
+
+@pytest.mark.parametrize("version", ["10.5.20-MariaDB", "5.7.44", "8.0.16"])
+def test_a_server_that_is_too_old_is_refused(version: str) -> None:
+    with pytest.raises(UsageError, match="is too old"):
+        check({"version": version}, "host")
 
 
 # ---- the log ----

@@ -1,4 +1,4 @@
-"""MariaDB 10.6 and later, MySQL 8.0 and later: any number of processes on any number of machines.
+"""MariaDB 10.6 and later, MySQL 8.0.17 and later: any number of processes on any number of machines.
 
 ==============  ===========================================================================
 `address`       what a URL says
@@ -17,6 +17,6 @@ What it shares with other servers is in `perdure.store.server`.
 
 from __future__ import annotations
 
-from perdure.store.mysql.dialect import open_store
+from perdure.store.mysql.dialect import open_store, schema_of
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "schema_of"]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
+
+import pymysql
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.mysql.fault import fault
+from perdure.store.server.dialect import Fault
 
 if TYPE_CHECKING:
     from perdure.store.migrate import Migration
     from perdure.store.mysql.link import MysqlLink
 
-OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
+_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
+"""What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (
     "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
     "lane", "queue", "queue_change", "slot", "queue_start", "deduplication",
@@ -27,6 +34,8 @@ _VARIABLES = (
 )  # fmt: skip
 _STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
 _MIGRATION_S = 3600.0
+_PATIENCE_S, _USUAL_PATIENCE_S = 2, 86400
+_PAUSE_S = 0.5
 _SEMI_SYNC_MS = 3_600_000
 """A primary that goes on alone after less than this does not keep to its promise when a replica is slow."""
 Given = dict[str, str]
@@ -61,7 +70,10 @@ class MysqlSchema:
         """Return what was applied; None for a database without a schema of ours."""
         found: Any = self._link.execute("our_tables", TABLES).rows
         tables = {name for name, _, _ in found}
-        for name, engine, _ in found:
+        for name, engine, collation in found:
+            if "schema_migration" in tables and collation not in _COLLATIONS:
+                message = f"table {name!r} has the collation {collation}, to which different ids may be the same"
+                raise UsageError(message, hint=f"it was made with {' or '.join(_COLLATIONS)}")
             if engine != "InnoDB":
                 message = f"table {name!r} is kept by {engine}, which knows no transactions"
                 raise UsageError(message, hint=f"alter table {name} engine = innodb")
@@ -72,6 +84,10 @@ class MysqlSchema:
             message = f"the database has a table {min(tables)!r} that perdure did not make"
             raise UsageError(message, hint="use a database of its own: create database perdure")
         return None
+
+    def live(self) -> list[str]:
+        """Return the names of workers whose lease has not ended."""
+        return [row[0] for row in self._link.execute("live_workers").rows]
 
     def apply(self, migration: Migration) -> None:
         """Run a migration and record it."""
@@ -101,12 +117,28 @@ def prepare(link: MysqlLink, *, migrate: bool, create: bool, read_only: bool) ->
         message = "another process is migrating the database"
         raise StoreUnavailable(message)
     try:
-        if ours.applied() is None:
-            link.script(bootstrap("mysql"))
-        upgrade(ours, known, allowed=True)
+        link.execute("patience", _PATIENCE_S)
+        _upgrade(link, ours)
     finally:
         if link.usable:
+            link.execute("patience", _USUAL_PATIENCE_S)
             link.execute("unlock_schema")
+
+
+def _upgrade(link: MysqlLink, ours: MysqlSchema) -> None:
+    """Migrate, under the lock; again and again while others use a table, with a pause in which they get on."""
+    deadline = time.monotonic() + _MIGRATION_S
+    while True:
+        try:
+            if ours.applied() is None:
+                link.script(bootstrap("mysql"))
+            upgrade(ours, migrations("mysql"), allowed=True)
+        except pymysql.err.Error as error:
+            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def check(found: Given, durability: str) -> None:

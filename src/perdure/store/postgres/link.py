@@ -95,9 +95,15 @@ class PostgresLink:
         *,
         pooled: bool,
         name: str,
+        waits: bool = False,
     ) -> None:
         self._name = name.encode()
         """What our own hints are known by."""
+        self._waits = waits
+        """A commit waits for a standby. When that wait is cut short, the server warns, and confirms the commit."""
+        self._warned = False
+        if waits:
+            connection.add_notice_handler(self._notice)
         self._connection = connection
         self._pgconn = connection.pgconn
         self._statements = statements
@@ -106,6 +112,8 @@ class PostgresLink:
         self.pooled: bool = pooled
         """A pooler is in between: each transaction may be on another connection to the server."""
         self.usable: bool = True
+        self.session: str = ""
+        """Process and its start, by which the server knows this connection."""
         self._beginning = False
         self._heard = 0
         self._prepared: set[bytes] = set()
@@ -210,6 +218,7 @@ class PostgresLink:
         if not self.usable:
             message = "the connection was given up"
             raise LinkLost(message)
+        self._warned = False
         results: list[pq.abc.PGresult] = []
         preparing: dict[int, bytes] = {}
         expected = 0
@@ -231,7 +240,14 @@ class PostgresLink:
             self.usable = False
             message = f"COMMIT was answered by {answers[-1].command_status!r}: nothing was recorded"
             raise LinkLost(message)
+        if committing and self._warned:
+            self.usable = False
+            message = "the wait for a standby was cut short"
+            raise LinkLost(message, committing=True)
         return [self._result(answer) for answer in answers]
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        self._warned = self._warned or notice.severity_nonlocalized == "WARNING"
 
     def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
         pgconn = self._pgconn
@@ -294,7 +310,7 @@ class PostgresLink:
         if committing and results and results[-1].command_status == b"COMMIT":
             return
         message = f"the connection was lost: {said(why)}"
-        raise LinkLost(message, committing=committing and not failed) from why
+        raise LinkLost(message, committing=committing and not failed, session=self.session) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
         """Raise what the server said."""
