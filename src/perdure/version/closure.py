@@ -37,8 +37,8 @@ class Project:
     """First-party code of one program: its files and what each of them says, for any number of workflows."""
 
     def __init__(self, find: Finder, *, packages: tuple[str, ...] | None = None, scans: ScanLookup = no_scans) -> None:
-        self.tree = SourceTree()
-        self.packages = packages
+        self.tree: SourceTree = SourceTree()
+        self.packages: tuple[str, ...] | None = packages
         self._find = find
         self._lookup = scans
         self._known: dict[str, Scan] = {}

@@ -30,9 +30,11 @@ class SourceFile:
     """
 
     def __init__(self, path: str, file: Path, size: int) -> None:
-        self.path = path
-        self.file = file
-        self.size = size
+        self.path: str = path
+        self.file: Path = file
+        self.size: int = size
+        self.module: str | None
+        self.is_package: bool
         self.is_compiled: bool = path.endswith(_COMPILED)
         self.module, self.is_package = _module(path)
         self._data: bytes | None = None
