@@ -34,7 +34,7 @@ ELSEWHERE = {"Status": "events-and-states.md#states", "EventType": "events-and-s
 INTERNAL = frozenset(
     {
         "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
-        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
+        "Engine.joining", "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
         "SyncEngine.start_call",
     }
 )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import acting, reading
 from perdure.api.collect import collect
 from perdure.api.decorators import P, Workflow
+from perdure.api.joining import Joining, check, join, record_async
 from perdure.api.outcome import outcome_of
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
@@ -254,6 +255,41 @@ class Engine:
             return Run(self, create.row.id, is_new=True)
         await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
+
+    @overload
+    async def start_in(
+        self, connection: Any, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any
+    ) -> Run[R]: ...
+    @overload
+    async def start_in(self, connection: Any, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> Run[R]: ...
+    @overload
+    async def start_in(self, connection: Any, workflow: str, /, *args: Any, **options: Any) -> Run[Any]: ...
+    async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
+        """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
+
+        Until then nobody sees it, so wait for its result after the commit. A repeat with the same id, workflow and
+        arguments returns the same run; of two at once the second waits for the transaction of the first.
+
+        Args:
+            connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
+                transaction open: PostgreSQL, MySQL or MariaDB. For one that blocks there is `SyncEngine`.
+            workflow: workflow function, or its name.
+            *args: arguments of the workflow.
+            **options: options and further arguments, as of `start`.
+
+        Raises:
+            UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
+            CodecError: an argument cannot be stored; names it, with path and type.
+            IdConflict: the id belongs to another start; nothing is written.
+            GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
+        """
+        joining = self.joining(workflow, args, options)
+        await check(self.connection, joining, await record_async(connection, self.connection, joining))
+        return Run(self, joining.create.row.id)
+
+    def joining(self, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
+        """Check a start that is recorded in a transaction of the caller's. Internal."""
+        return join(self.connection, *self._resolve(workflow), args, options)
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
