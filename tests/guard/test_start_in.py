@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +17,8 @@ import pytest
 import perdure
 from perdure import IdConflict, UsageError
 from tests.guard.clients import KINDS, AsyncClient, Client, Place
+from tests.house.tree import ROOT
+from tests.process import Spawner
 from tests.servers.fixtures import Database
 from tests.servers.postgres import USER
 
@@ -103,6 +107,31 @@ def test_case_per_03(caller: Caller) -> None:
         raise ZeroDivisionError
     assert runs(caller) == ["order-1"]
     assert [info.tags for info in caller.engine.list(tag={"kind": "a"})] == [{"kind": "a"}]
+    assert seen == [(1, True)]
+
+
+KILLED = """
+import json, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import perdure
+from tests.guard import test_start_in
+from tests.guard.clients import KINDS, Place
+
+kind, url, place = sys.argv[2], sys.argv[3], Place(*json.loads(sys.argv[4]))
+with perdure.SyncEngine(url, [test_start_in.fulfil], worker=False) as engine:
+    client = KINDS[kind][0](place)
+    with client.transaction():
+        client.execute("insert into orders values (1)")
+        engine.start_in(client.raw, test_start_in.fulfil, 1, id="order-1")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "pymysql"])
+def test_case_per_03_killed(caller: Caller, database: Database, kind: str, spawn: Spawner) -> None:
+    child = spawn.python(KILLED, str(ROOT), kind, database.url, json.dumps(place[0]))
+    assert child.finish(20).code == -signal.SIGKILL, child.err
+    assert caller.engine.get("order-1").result("10s") is True
     assert seen == [(1, True)]
 
 

@@ -64,7 +64,7 @@ class Mariadb(Server):
             self._settings |= {"ssl_cert": str(certificate), "ssl_key": str(key), "require_secure_transport": "on"}
         secret = "" if self.password is None else f" identified by '{self.password}'"
         # Executed on every start, and good for all of them.
-        first = f"create user if not exists {USER}@'{HOST}'{secret};\n"
+        first = f"set names utf8mb4;\ncreate user if not exists {USER}@'{HOST}'{secret};\n"
         self.write("first.sql", f"{first}grant all on *.* to {USER}@'{HOST}' with grant option;\n")
 
     def command(self) -> Sequence[str | Path]:
@@ -95,7 +95,7 @@ class Mariadb(Server):
             host=HOST,
             port=self.port,
             user=USER,
-            password=self.password or "",
+            password=(self.password or "").encode(),
             database=database,
             autocommit=True,
             connect_timeout=10,

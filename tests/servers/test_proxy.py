@@ -250,6 +250,25 @@ def test_commits_of_mysql_are_told_apart(statements: list[str], commits: list[in
     assert [number for number, part in enumerate(parts) if part.commits] == commits
 
 
+def ok(*, more: bool) -> bytes:
+    return b"\0\3\0" + struct.pack("<HH", 8 if more else 0, 0) + b"Rows matched: 3"
+
+
+def end_mark(*, more: bool) -> bytes:
+    return b"\xfe" + struct.pack("<HH", 0, 8 if more else 0)
+
+
+def test_a_reply_is_whole_with_the_result_of_its_last_statement() -> None:
+    results = [ok(more=True), b"\1", b"def", end_mark(more=True), b"\5value", end_mark(more=True), ok(more=False)]
+    stream = b"".join(struct.pack("<I", len(one))[:3] + bytes([place]) + one for place, one in enumerate(results))
+    for step in (1, 3, 8, len(stream)):
+        wire = MysqlWire()
+        wire.from_client(struct.pack("<I", 3)[:3] + b"\1abc")
+        wire.from_client(command("insert into t values (1); select 1; commit"))
+        whole = [wire.from_server(stream[at : at + step]) for at in range(0, len(stream), step)]
+        assert whole == [False] * (len(whole) - 1) + [True]
+
+
 @pytest.mark.parametrize(
     "wire,ask", [(PostgresWire, struct.pack(">II", 8, 80877103)), (MysqlWire, b"\x20\0\0\1" + b"\0" * 32)]
 )

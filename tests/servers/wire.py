@@ -174,6 +174,8 @@ class MysqlWire:
         self._greeted = False
         self._autocommit = True
         self._whole = True
+        self._marks = 0
+        """How many end marks the result has still to come with."""
         self._transaction = Transaction(ddl_commits=True)
 
     def from_client(self, data: bytes) -> list[Part]:
@@ -197,7 +199,7 @@ class MysqlWire:
             return Part(message)
         if message[3] != 0 or message[4:5] != b"\x03":
             return Part(message)
-        self._whole = False
+        self._whole, self._marks = False, 0
         statement = _text(message[5:])
         if found := MYSQL_AUTOCOMMIT.match(statement):
             self._autocommit = found[1].lower() in {"1", "on", "true"}
@@ -209,7 +211,6 @@ class MysqlWire:
         return Part(message, statement, commits=True, transaction=self._transaction.end())
 
     def from_server(self, data: bytes) -> bool:
-        """Only replies without rows are followed: a commit has no other."""
         if self._opaque:
             return True
         self._reply += data
@@ -218,20 +219,29 @@ class MysqlWire:
             size = 4 + int.from_bytes(self._reply[at : at + 3], "little")
             if len(self._reply) < at + size:
                 break
-            self._whole = self._ends(self._reply[at + 4 : at + size])
+            self._follow(self._reply[at + 4 : at + size])
             at += size
         self._reply = self._reply[at:]
         return self._whole and not self._reply
 
-    @staticmethod
-    def _ends(packet: bytes) -> bool:
-        if packet[:1] != b"\x00":
-            return True
-        at = 1
-        for _ in range(2):  # affected rows and the last id, each in one byte or with its length before it
-            at += {0xFC: 3, 0xFD: 4, 0xFE: 9}.get(packet[at], 1)
+    def _follow(self, packet: bytes) -> None:
+        """Take note of one packet: a reply has one result for each statement, and all but the last say so.
+
+        A result is OK, an error, or descriptions of columns and rows, each with an end mark.
+        """
         more_results = 8
-        return not packet[at] & more_results
+        if packet[:1] == b"\xff":
+            self._marks, self._whole = 0, True
+        elif self._marks == 0 and packet[:1] == b"\x00":
+            at = 1
+            for _ in range(2):  # affected rows and the last id, each in one byte or with its length before it
+                at += {0xFC: 3, 0xFD: 4, 0xFE: 9}.get(packet[at], 1)
+            self._whole = not packet[at] & more_results
+        elif self._marks == 0:
+            self._marks = 2
+        elif packet[:1] == b"\xfe" and len(packet) < 9:
+            self._marks -= 1
+            self._whole = self._marks == 0 and not packet[3] & more_results
 
 
 def _text(data: bytes) -> str:

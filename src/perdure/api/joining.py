@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from perdure.api.starting import check_existing, prepare
+from perdure.api.starting import check_existing
+from perdure.errors import UsageError
 from perdure.guard.joint import creating, tables_of
 from perdure.guard.link import link, run, run_async
 from perdure.model.write import Existing
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from perdure.model.write import Create
     from perdure.runtime.connection import Connection
 
+_OPTIONS = {
+    "id", "queue", "priority", "delay", "version", "timeout", "tags", "partition_key", "deduplication_key",
+}  # fmt: skip
+
 
 class Joining(NamedTuple):
     """A start that is checked and not yet recorded."""
@@ -24,20 +29,17 @@ class Joining(NamedTuple):
     definition: WorkflowDefinition | None
 
 
-def join(
-    own: Connection, name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...], options: dict[str, Any]
-) -> Joining:
-    """Check a start: its options, and what of ``options`` are arguments of the workflow.
+def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what of a start's named arguments are options, and what are arguments of the workflow.
 
     Raises:
-        UsageError: an option has a wrong value.
-        CodecError: an argument cannot be stored.
+        UsageError: a deduplication key, which cannot be taken in a transaction that may last.
     """
-    start: dict[str, Any] = {"id": None, "queue": "default", "priority": 0}
-    start |= dict.fromkeys(("delay", "version", "timeout", "tags"))
-    start |= {option: value for option, value in options.items() if option in start}
-    arguments = {name: value for name, value in options.items() if name not in start}
-    return Joining(prepare(own, name, definition, args, arguments, claim_for=None, **start), definition)
+    if options.get("deduplication_key") is not None:
+        message = "a start inside the caller's transaction takes no deduplication_key"
+        raise UsageError(message, hint="give it an id, which deduplicates too")
+    chosen = {name: value for name, value in options.items() if name in _OPTIONS}
+    return chosen, {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
 def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:

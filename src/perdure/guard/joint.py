@@ -64,6 +64,8 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
                 yield _insert(tables, "event", event)
             for key, value in create.tags:
                 yield _insert_tag(tables, create.row.id, key, value)
+            if tables.dialect == POSTGRESQL:  # workers are told when the caller commits
+                yield Query("select pg_notify(?, ?)", (f"perdure_{tables.prefix[1:-2]}", "joint"))
     except Exception as error:
         with suppress(Exception):
             yield Savepoint.UNDO
@@ -104,7 +106,7 @@ def _insert_run(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | No
             # After the insert, which waits for a purge under way.
             gone = yield Query(f"select {_TOMBSTONE} from {tables.prefix}request where run_id = ?", (row.id,))
             return Tombstone(*gone.rows[0]) if gone.rows else None
-        # On MySQL a worker that has the row in hand would end one of the two as a deadlock: wait for it only if need be.
+        # On MySQL a wait for a worker that has the row in hand may end as a deadlock: only if need be.
         for lock in dict.fromkeys(("", shared_lock(tables.dialect))):
             found = yield Query(f"select {_RUN} from {tables.prefix}run where id = ?{lock}", (row.id,))
             if found.rows:
