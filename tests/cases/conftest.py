@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 import perdure
@@ -26,10 +27,10 @@ FLOWS = "tests.cases.flows"
 class World:
     """One database with what works on it."""
 
-    def __init__(self, folder: Path, spawn: Spawner) -> None:
+    def __init__(self, folder: Path, spawn: Spawner, url: str = "") -> None:
         self.folder = folder
         self.file = folder / "case.db"
-        self.url = f"sqlite:///{self.file}"
+        self.url = url or f"sqlite:///{self.file}"
         self.ledger = Ledger(folder / "ledger")
         self._spawn = spawn
 
@@ -64,12 +65,19 @@ class World:
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read the tables directly."""
+        if self.url.startswith("postgresql:"):
+            with psycopg.connect(self.url, autocommit=True, options="-c search_path=perdure") as server:
+                return server.execute(query.replace("?", "%s").encode(), values).fetchall()
         with closing(apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(5000)
             return connection.execute(query, values).fetchall()
 
     def write(self, statement: str, *values: Any) -> None:
         """Write to the tables directly, as an attacker or an accident would."""
+        if self.url.startswith("postgresql:"):
+            with psycopg.connect(self.url, autocommit=True, options="-c search_path=perdure") as server:
+                server.execute(statement.replace("?", "%s").encode(), values)
+            return
         with closing(apsw.Connection(str(self.file))) as connection:
             connection.set_busy_timeout(5000)
             connection.execute(statement, values)
@@ -80,17 +88,21 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
     """Give a world of its own to a case."""
-    made = World(tmp_path, spawn)
+    kind: str = request.config.getoption("--store")
+    made = World(tmp_path, spawn, "" if kind == "sqlite" else request.getfixturevalue("new_database")(kind).url)
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "postgres", "sqlite"])
 async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
     """Give an open engine with the workflows of the test's module, on each backend."""
-    url = "sqlite://" if request.param == "memory" else world.url
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("new_database")("postgres").url
+    else:
+        url = "sqlite://" if request.param == "memory" else world.url
     flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]
     async with perdure.Engine(url, flows, lease="2s", grace=0, max_bytes=200_000_000) as opened:
         yield opened

@@ -11,14 +11,14 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.store.sqlite.engine import SqliteStore
+from perdure.store.instrumented import Instrumented
 from tests.cases.ledger import Ledger, note
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 class Fault:
-    """One fault, armed by replacing `SqliteStore.commit` in this process."""
+    """One fault, armed by replacing the commit of every store in this process."""
 
     def __init__(self, text: str, ledger: Ledger) -> None:
         words = text.split()
@@ -52,9 +52,9 @@ class Fault:
 def arm(text: str, ledger: Ledger) -> None:
     """Arm a fault in this process."""
     fault = Fault(text, ledger)
-    original = SqliteStore.commit
+    original = Instrumented.commit
 
-    def commit(self: SqliteStore, batch: Sequence[Any], *, block: bool = True) -> Any:
+    def commit(self: Instrumented, batch: Sequence[Any], *, block: bool = True) -> Any:
         meant = fault.meets(batch)
         if meant and fault.when == "before":
             fault.strike()
@@ -65,4 +65,4 @@ def arm(text: str, ledger: Ledger) -> None:
             fault.strike()
         return answer
 
-    SqliteStore.commit = commit  # type: ignore[method-assign]
+    Instrumented.commit = commit  # type: ignore[method-assign]

@@ -114,6 +114,14 @@ async def fill(url: str) -> None:
         await engine.start(retrying, id="retrying")
         await engine.start(plain, id="delayed", delay=LATER_S, priority=7)
         await engine.start(plain, id="elsewhere", queue="nobody")
+        await engine.queue("narrow").set(
+            concurrency=1, fair=True, rate=perdure.Rate(limit=1000, per="1s"), reason="few at once"
+        )
+        for n in range(4):
+            name = f"narrow-{n}"
+            await engine.start(
+                plain, queue="narrow", partition_key=f"k{n % 2}", deduplication_key=name, tags={"n": name}
+            )
         for name, status in (("parked", "parked"), ("asleep", "waiting"), ("told", "waiting"), ("retrying", "waiting")):
             await reach(engine, name, status)
         await engine.start(holding, id="held")

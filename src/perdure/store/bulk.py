@@ -1,4 +1,4 @@
-"""A second seam, for moving a whole store: its rows as they are, read in order and written in bulk. See ADR 0015.
+"""A second seam, for moving a whole store: its rows as they are, read in order and written in bulk. See ADR 0018.
 
 A backend has it if there is a ``bulk`` module in its package, with ``open_bulk(url, *, writing)``. Rows have the same
 columns in the same order everywhere. What a backend derives for itself (numbers of runs, the table of tags, indexes) is
@@ -40,19 +40,35 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     key: tuple[str, ...]
     """What rows are ordered and found by; those of ``run`` are in the order in which they were created."""
+    remade: bool = False
+    """Adding a run makes rows of this table; those that are moved replace them."""
 
     def key_of(self, row: Row) -> Key:
         """Return the key of a row."""
         return tuple(row[self.columns.index(name)] for name in self.key)
 
 
+_LANE = ("queue", "workflow", "priority", "partition_key")
 TABLES = (
     Table("request", Tombstone._fields, ("run_id",)),
     Table("worker", WorkerRow._fields, ("id",)),
     Table("run", RunRow._fields, ("id",)),
     Table("event", Event._fields, ("run_id", "seq")),
     Table("inbox", Message._fields, ("run_id", "n")),
-)
+    Table(
+        "queue",
+        (
+            "name", "concurrency", "concurrency_per_worker", "concurrency_per_key", "rate_limit", "rate_us",
+            "ageing_us", "fair", "hold_while_waiting", "paused", "declared", "changed_at", "changes",
+        ),
+        ("name",),
+    ),
+    Table("queue_change", ("queue", "n", "at", "actor", "reason", "commit_id", "change"), ("queue", "n")),
+    Table("queue_start", ("queue", "at", "n"), ("queue", "at")),
+    Table("deduplication", ("queue", "key", "run_id"), ("queue", "key")),
+    Table("slot", ("run_id", "queue", "epoch"), ("run_id",)),
+    Table("lane", (*_LANE, "turn_at"), _LANE, remade=True),
+)  # fmt: skip
 """What is moved, in this order: an event and a message belong to a run."""
 DERIVED = frozenset({"tag", "event_log", "schema_migration", "meta", "refusal"})
 """Tables that each backend fills by itself."""
@@ -61,6 +77,7 @@ COUNTS = (
     "select count(*) from {event}",
     "select count(*) from {request}",
     "select count(*) from {inbox}",
+    "select coalesce(sum(changes), 0) from {queue}",
 )
 """What changes whenever anything in a store changes: logs and tombstones only grow, messages are counted."""
 
@@ -201,5 +218,5 @@ class Statements:
 
     def counts(self, log: str = "event") -> tuple[str, ...]:
         """Return what counts a store."""
-        names = {name: self.table(name) for name in ("run", "request", "inbox")} | {"event": self.table(log)}
+        names = {name: self.table(name) for name in ("run", "request", "inbox", "queue")} | {"event": self.table(log)}
         return tuple(sql.format_map(names) for sql in COUNTS)

@@ -65,7 +65,7 @@ def copy(source_url: str, target_url: str, tell: Tell) -> Copied:
             _check(target_url, "target", tell)
             target.set_mark(None)
             behind_s = (source.now - target.now) / 1e6
-    runs, _, _, events, tombstones, messages = counts
+    runs, _, _, events, tombstones, messages, _ = counts
     return Copied(runs, events, tombstones, messages, resumed, behind_s)
 
 
@@ -119,7 +119,8 @@ def _is_marked(url: str, digest: str) -> bool:
 
 def _move(source: Bulk, target: Bulk, table: Table, tell: Tell) -> None:
     total = 0
-    for rows in _parts(source.rows(table, target.last(table))):
+    after = None if table.remade else target.last(table)
+    for rows in _parts(source.rows(table, after)):
         target.write(table, rows)
         total += len(rows)
         tell(f"copying {table.name}", total)

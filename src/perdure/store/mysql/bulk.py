@@ -149,7 +149,8 @@ class MysqlBulk:
             rows = [(*row, None if row[wake_at] is None else row[queue]) for row in rows]
             columns = (*columns, "due_queue")
         head = f"insert into {_SQL.table(table.name)} ({_SQL.named(columns)}) values "  # noqa: S608
-        statements = self._statements(head, [row_text(row) for row in rows])
+        tail = b" on duplicate key update turn_at = values(turn_at)" if table.remade else b""
+        statements = [one + tail for one in self._statements(head, [row_text(row) for row in rows])]
         if tags:
             texts = [_TAG % tuple(map(literal, tag)) for tag in tags]
             statements += self._statements("insert into tag (`key`, value, run_no) values ", texts)

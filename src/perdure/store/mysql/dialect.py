@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Store, StoreOptions
     from perdure.store.server.clock import ServerClock
     from perdure.store.server.dialect import Fault
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
 _CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True)
@@ -132,6 +132,9 @@ class MysqlDialect:
     def attempt(self, link: MysqlLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def seal(self, link: MysqlLink) -> None:
+        """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
 
     def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""

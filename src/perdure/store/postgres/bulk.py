@@ -123,9 +123,19 @@ class PostgresBulk:
         with self._connection.transaction():
             if table.name == "worker":
                 rows = [buried(row) for row in rows]
+            if table.remade:
+                self._forget(table, rows)
             self._copy(table, rows)
             if table.name == "run":
                 self._copy(_TAG, tags_of(table, rows))
+
+    def _forget(self, table: Table, rows: Sequence[Row]) -> None:
+        holders = ", ".join(["%s"] * len(table.key))
+        name, key = self._sql.table(table.name), self._sql.named(table.key)
+        sql = f"delete from {name} where ({key}) = ({holders})"  # noqa: S608
+        with self._connection.cursor() as cursor:
+            keys = [[escaped(one) if isinstance(one, str) else one for one in table.key_of(row)] for row in rows]
+            cursor.executemany(sql.encode(), keys)
 
     def _copy(self, table: Table, rows: Sequence[Row]) -> None:
         sql = f"copy {self._sql.table(table.name)} ({self._sql.named(table.columns)}) from stdin"

@@ -20,6 +20,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from perdure.store.postgres.array import texts
+from perdure.store.postgres.fault import said
 from perdure.store.postgres.text import escaped, unescaped_row
 from perdure.store.server.dialect import LinkLost, Result, Value
 
@@ -94,9 +95,15 @@ class PostgresLink:
         *,
         pooled: bool,
         name: str,
+        waits: bool = False,
     ) -> None:
         self._name = name.encode()
         """What our own hints are known by."""
+        self._waits = waits
+        """A commit waits for a standby. When that wait is cut short, the server warns, and confirms the commit."""
+        self._warned = False
+        if waits:
+            connection.add_notice_handler(self._notice)
         self._connection = connection
         self._pgconn = connection.pgconn
         self._statements = statements
@@ -209,6 +216,7 @@ class PostgresLink:
         if not self.usable:
             message = "the connection was given up"
             raise LinkLost(message)
+        self._warned = False
         results: list[pq.abc.PGresult] = []
         preparing: dict[int, bytes] = {}
         expected = 0
@@ -230,7 +238,14 @@ class PostgresLink:
             self.usable = False
             message = f"COMMIT was answered by {answers[-1].command_status!r}: nothing was recorded"
             raise LinkLost(message)
+        if committing and self._warned:
+            self.usable = False
+            message = "the wait for a standby was cut short"
+            raise LinkLost(message, committing=True)
         return [self._result(answer) for answer in answers]
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        self._warned = self._warned or notice.severity_nonlocalized == "WARNING"
 
     def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
         pgconn = self._pgconn
@@ -292,7 +307,7 @@ class PostgresLink:
         failed = any(result.status == _FATAL for result in results)
         if committing and results and results[-1].command_status == b"COMMIT":
             return
-        message = f"the connection was lost: {str(why).strip() or type(why).__name__}"
+        message = f"the connection was lost: {said(why)}"
         raise LinkLost(message, committing=committing and not failed) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:

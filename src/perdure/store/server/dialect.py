@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Capabilities
     from perdure.store.server.clock import ServerClock
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 Value = str | bytes | int | tuple[str, ...] | None
 """What a statement takes; a tuple is a list of texts."""
@@ -149,6 +149,13 @@ class Dialect(Protocol[L]):
         Raises:
             Doubt: they do not fit; nothing of them is left.
             Exception: an error of the driver, likewise.
+        """
+        ...
+
+    def seal(self, link: L) -> None:
+        """Make the end of the open transaction wait until what was recorded before it is as durable as promised.
+
+        What is found to be recorded may be so on the primary alone, if the wait for a standby was cut short.
         """
         ...
 

@@ -116,6 +116,8 @@ class SqliteBulk:
             if table.name == "worker":
                 rows = [buried(row) for row in rows]
             sql = f"insert into {_SQL.table(table.name)} ({_SQL.named(table.columns)}) values ({holders})"  # noqa: S608
+            if table.remade:
+                sql += " on conflict do update set turn_at = excluded.turn_at"
             writer.executemany(sql, rows)
             if table.name == "run":
                 writer.executemany(_TAG, tags_of(table, rows))
