@@ -327,8 +327,7 @@ class Engine(Operations):
     async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
         """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
 
-        Until then nobody sees it, so wait for its result after the commit. A repeat with the same id, workflow and
-        arguments returns the same run; of two at once the second waits for the transaction of the first.
+        Wait for its result after the commit. Of two with one id at once the second waits for the first's transaction.
 
         Args:
             connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
@@ -339,8 +338,7 @@ class Engine(Operations):
 
         Raises:
             UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
-            CodecError: an argument cannot be stored; names it, with path and type.
-            IdConflict: the id belongs to another start; nothing is written.
+            CodecError, IdConflict: as of `start`; nothing is written.
             GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
         """
         joining = self.joining(workflow, args, options)
