@@ -293,7 +293,7 @@ class Engine(Operations):
     def _call(self, workflow: Any, options: dict[str, Any]) -> tuple[WorkflowDefinition | None, dict[str, Any]]:
         name, definition = self._resolve(workflow)
         if options.get("queue") is None:
-            options = {**options, "queue": self._routes.queue_of(name)}
+            options["queue"] = self._routes.queue_of(name)
         return definition, options
 
     async def start_many(self, starts: Iterable[Start]) -> list[Run[Any]]:
@@ -313,7 +313,7 @@ class Engine(Operations):
 
     def check_start(self, start: Start) -> None:
         """Raise what a start would raise before it records anything. Internal."""
-        definition, options = self._call(start.workflow, start.options)
+        definition, options = self._call(start.workflow, dict(start.options))
         prepare(self.connection, definition or start.workflow, start.args, start.kwargs, claim_for=None, **options)
 
     @overload

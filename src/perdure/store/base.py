@@ -123,6 +123,10 @@ class Store(Protocol):
         rank is its ``wake_at``; runs with a partition key stand in one line per workflow, priority and key, and the
         rank of its first run is not before the key's last turn in a ``fair`` queue: keys take turns.
 
+        A run that keeps a slot of a full queue, whose owner is gone for longer than `perdure.store.slots.STRANDED_US`
+        and whose workflow is not among those given, is handed to ``decide`` too, after all others and beside the limit:
+        it is to be handed over (`perdure.model.claim.hand_over`) to whoever has its code.
+
         Limits are checked and taken in this transaction, by `perdure.model.queue.Allowance`; what they refuse hides
         nothing else. A slot is taken by every run that is owned (in a queue with ``hold_while_waiting`` also by one
         that waits and was owned): it ends with the ownership, so that no write but a claim concerns it. A run taken

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.model.claim import Claims
 from perdure.model.queue import Allowance, QueueRow, place_of, rate_bucket
 from perdure.model.run import RunRow
-from perdure.store.slots import opens_at, slots_of
+from perdure.store.slots import STRANDED_US, opens_at, slots_of
 from perdure.store.source import MOST_STALE, Candidate, Keys, Lane, Listed, Plain, Source, candidate
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Line:
         self._damaged = damaged
         self.excluded: Collection[str] = {*damaged, *slots.returning}
         self.allowance: Allowance = Allowance(row, slots.usage)
+        self._was_full = self.allowance.full and not self.allowance.paused
         self.held: bool = False
         self.open_at: int | None = None
         self.turns: dict[Lane, int] = {}
@@ -106,6 +107,15 @@ class Line:
             self._hold()
         if self.looked >= MOST_STALE:
             self.open_at = self.now
+
+    def stranded(self) -> list[RunRow]:
+        """Return the runs that keep a slot of a full queue, and that nobody takes over."""
+        if not (self._take_over and self._was_full and self._slots.holders):
+            return []
+        rows = self.fetch("stranded", self.name, self.now - STRANDED_US)
+        found = [candidate(row).row for row in rows]
+        served = self._request.workflows
+        return [run for run in found if run.workflow not in served and run.id not in self._damaged]
 
     def aftermath(self) -> list[Call]:
         """Return what notes whose turn it was, and forgets slots that do not count any more; for after the claim."""
@@ -179,7 +189,7 @@ class Chosen(NamedTuple):
         rows: list[RunRow] = []
         for share, draw in [*(drawn if request.shares else ()), *((request.limit, draw) for _, draw in drawn)]:
             rows += islice(draw, max(min(share, request.limit - len(rows)), 0))
-        return cls(rows, lines)
+        return cls([*rows, *(run for one in lines for run in one.stranded())], lines)
 
     @classmethod
     def of_one(cls, row: RunRow, line: Line) -> Chosen:

@@ -25,6 +25,10 @@ Call = tuple[Any, ...]
 """A statement to be run: its name and its values. A backend that needs no such statement has none of its name."""
 
 
+STRANDED_US = 10_000_000
+"""A run whose worker is gone for longer than this is not being taken over: nobody may have its code."""
+
+
 class Slots(NamedTuple):
     """Who has a place in a queue's limits."""
 
@@ -82,7 +86,7 @@ def counted(rows: Mapping[str, QueueRow], claimed: Iterable[Claimed], now: int) 
     starts: dict[str, int] = {}
     for one in claimed:
         row = rows.get(one.row.queue)
-        if row is None or one.parked:
+        if row is None or one.parked or one.returned:
             continue
         if row.is_limited:
             calls.append(("put_slot", one.row.id, row.name, one.row.epoch + 1))

@@ -368,6 +368,17 @@ where
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 for update skip locked
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    queue = ?1
+    and owner in (select w.id from worker as w where w.state <> 'live' and w.expires_at <= ?2)
+order by no
+for update skip locked
+
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,

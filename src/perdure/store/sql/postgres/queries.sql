@@ -390,6 +390,16 @@ where
 order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
 for no key update of r skip locked
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+from perdure.run as r
+inner join perdure.worker as w on r.owner = w.id
+where r.queue = $1::text and w.state <> 'live' and w.expires_at <= $2::bigint
+order by r.no
+for no key update of r skip locked
+
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,

@@ -333,6 +333,16 @@ where
     and workflow in (select value from json_each(?2))
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    status = 'running' and queue = ?1
+    and owner in (select id from worker where state <> 'live' and expires_at <= ?2)
+order by no
+
 -- numbered: one run with its number
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
