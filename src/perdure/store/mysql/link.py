@@ -73,10 +73,10 @@ class MysqlLink:
         self._cursor = connection.cursor()
         self._statements = statements
         self._clock = clock
-        self.deadline_s = deadline_s
-        self.max_packet = max_packet - _SPARE
+        self.deadline_s: float = deadline_s
+        self.max_packet: int = max_packet - _SPARE
         """Bytes of SQL that the server takes at once."""
-        self.usable = True
+        self.usable: bool = True
         self._beginning = False
         self._open = False
 
