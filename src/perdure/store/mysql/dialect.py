@@ -9,13 +9,15 @@ from pymysql.constants import CLIENT
 from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.errors import StoreUnavailable, UsageError
-from perdure.store.base import Capabilities
+from perdure.store.base import Capabilities, StoreOptions
 from perdure.store.instrumented import Instrumented
+from perdure.store.migrate import Applied, SchemaText
 from perdure.store.mysql import batch, fault, schema
 from perdure.store.mysql.address import Address, address
 from perdure.store.mysql.facts import facts
 from perdure.store.mysql.link import Connection, MysqlLink
 from perdure.store.mysql.statement import Statement
+from perdure.store.server.clock import ServerClock
 from perdure.store.server.engine import ServerStore
 from perdure.store.sqltext import queries
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 
     from perdure.model.filter import Fact
     from perdure.model.write import Write
-    from perdure.store.base import Store, StoreOptions
-    from perdure.store.server.clock import ServerClock
+    from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
     from perdure.store.tails import Tails
 
@@ -59,6 +60,24 @@ def open_store(url: str, options: StoreOptions) -> Store:
         UsageError: the URL is not one, or asks for a durability that the server does not have.
     """
     return Instrumented(ServerStore(MysqlDialect(address(url), options), options), fault.translate)
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate.
+
+    Raises:
+        UsageError: the URL is not one.
+    """
+    where = address(url)
+
+    def applied() -> list[Applied] | None:
+        link = MysqlDialect(where, StoreOptions()).connect(ServerClock(), _CONNECT_S)
+        try:
+            return schema.MysqlSchema(link).applied()
+        finally:
+            link.close()
+
+    return SchemaText(applied, str)
 
 
 class MysqlDialect:
@@ -132,6 +151,9 @@ class MysqlDialect:
     def attempt(self, link: MysqlLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def end_session(self, link: MysqlLink, session: str) -> None:
+        """Nothing is known of a session."""
 
     def seal(self, link: MysqlLink) -> None:
         """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
