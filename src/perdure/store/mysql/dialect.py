@@ -150,6 +150,9 @@ class MysqlDialect:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
 
+    def end_session(self, link: MysqlLink, session: str) -> None:
+        """Nothing is known of a session."""
+
     def seal(self, link: MysqlLink) -> None:
         """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
 

@@ -172,6 +172,8 @@ class ServerStore(Generic[L]):
         """Say whether a transaction is there, by our own ids, through a new connection."""
         try:
             with self._opened().lend(purpose) as link:
+                if lost.session:
+                    self._dialect.end_session(link, lost.session)
                 link.begin()
                 done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
                 self._dialect.seal(link)
@@ -349,6 +351,8 @@ class ServerStore(Generic[L]):
                 if heard != self._heard:
                     self._changes += 1
                     self._heard = heard
+            if link is None or not link.usable:
+                self._quiet_until = 0  # in use, or gone: then nobody listens
         return self._changes
 
     def _send_hint(self) -> None:

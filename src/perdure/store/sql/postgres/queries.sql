@@ -613,7 +613,11 @@ select
     pg_backend_pid(), current_setting('server_version_num')::bigint, current_setting('server_version'),
     pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('server_encoding'),
     current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-    current_setting('synchronous_standby_names'), current_setting('data_sync_retry', true)
+    current_setting('synchronous_standby_names'), current_setting('data_sync_retry', true),
+    (select a.backend_start::text from pg_catalog.pg_stat_activity as a where a.pid = pg_backend_pid())
+
+-- end_session: end the process that served a connection, and wait for that; a new one may have its number by now
+select pg_terminate_backend(pid, 5000) from pg_catalog.pg_stat_activity where pid = ? and backend_start::text = ?
 
 -- unlimited: let this transaction take its time, but wait for no lock for long: everybody would wait behind it
 select
