@@ -135,7 +135,7 @@ async def test_case_que_04(url: str) -> None:
     """
     queue = Queue("q", concurrency=1, ageing="100ms")
     async with engine(url, [queue]) as worker:
-        stream = asyncio.create_task(busy(worker, lambda: any(name == "low" for name, _ in began)))
+        stream = asyncio.create_task(busy(worker, lambda: any(name == "low" for name, _ in began)))  # noqa: RUF006 - awaited below
         await asyncio.sleep(0.3)
         before = time.monotonic()
         await worker.start(job, "low", queue="q", priority=0)
