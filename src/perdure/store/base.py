@@ -50,6 +50,9 @@ class Capabilities(NamedTuple):
     """Other processes may use the same store at the same time."""
     file: str | None = None
     """The one file it is in: no code of users may run inside its transactions."""
+    tables: str | None = None
+    """What stands before the name of its tables, for a connection of users to the same database, in whose transactions
+    the engine may write; None where it may not."""
 
 
 class StoreOptions(NamedTuple):
