@@ -15,14 +15,13 @@ from perdure.api.joining import Joining, check, record_async, split
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
-from perdure.api.queues import Routes, change, served
+from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, found_by_key, prepare
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
-from perdure.model.queue import QueueRow
 from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
@@ -88,6 +87,7 @@ class Engine(Operations):
             queues=self._served.names, weights=self._served.weights, concurrency=concurrency, lease=lease, grace=grace,
             **options,
         )  # fmt: skip
+        self._declared = () if access.get("read_only") else self._served.declared
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
@@ -112,7 +112,7 @@ class Engine(Operations):
         connection = Connection(self._store, self._codec)
         await connection.open()
         self._connection = connection
-        await self._declare(connection)
+        self._counted |= await declare(connection, self._declared)
         if self._with_worker:
             host = Host(
                 store=self._store, writer=connection.writer, reader=connection.reader,
@@ -129,13 +129,6 @@ class Engine(Operations):
                 raise
             self._worker = worker
         return self
-
-    async def _declare(self, connection: Connection) -> None:
-        for queue in self._served.declared:
-            values = queue.values()
-            if QueueRow(queue.name)._replace(**values).is_counted:  # type: ignore[arg-type]
-                self._counted.add(queue.name)
-            await change(connection, queue.name, values, reason="declared in the code", declared=True)
 
     async def close(self) -> None:
         """Stop the worker in good order and let go of the database. May be called twice.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,23 @@ async def test_of_many_starts_none_is_recorded_if_one_is_wrong() -> None:
         with pytest.raises(UsageError):
             await client.start_many([perdure.Start(encode), perdure.Start(encode, 1)])
         assert [info async for info in client.list()] == []
+
+
+async def test_an_engine_that_only_reads_declares_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    async with Engine(url, [encode], worker=False):
+        pass
+    async with Engine(url, [encode], worker=False, read_only=True, queues=[Queue("q", concurrency=1)]) as reader:
+        assert await reader.queues() == ()
+
+
+async def test_what_an_operator_sets_outlives_a_restart_until_the_code_says_something_else(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+
+    async def limit(declared: int) -> int | None:
+        async with Engine(url, [encode], worker=False, queues=[Queue("q", concurrency=declared)]) as client:
+            found = (await client.queue("q").info()).concurrency
+            await client.queue("q").set(concurrency=9, reason="by hand")
+            return found
+
+    assert [await limit(3), await limit(3), await limit(4)] == [3, 9, 4]
