@@ -75,7 +75,7 @@ class PostgresDialect:
         if options.durability not in _SYNCHRONOUS_COMMIT:
             message = f"PostgreSQL has no durability {options.durability!r}"
             raise UsageError(message, hint=f"it gives {', '.join(_SYNCHRONOUS_COMMIT)}")
-        self.capabilities: Capabilities = _CAPABILITIES
+        self.capabilities: Capabilities = _CAPABILITIES._replace(tables=f'"{where.schema}".')
         self.place: str = where.shown
         self.sql: dict[str, str] = {
             name: schema.in_schema(text, where.schema) for name, text in queries("postgres").items()
@@ -108,12 +108,14 @@ class PostgresDialect:
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
             # A pooler makes up the number of the process that serves a connection.
-            pooled = self._where.pooled or schema.given(link).pid != connection.pgconn.backend_pid
+            found = schema.given(link)
+            pooled = self._where.pooled or found.pid != connection.pgconn.backend_pid
         except BaseException:
             link.close()
             raise
         if pooled or not self._pooled:
             link.pooled = self._pooled = pooled
+            link.session = "" if pooled else f"{found.pid} {found.started}"
             return link
         link.close()  # taken for one behind a pooler, because the server was just starting
         self._pooled = False
@@ -151,6 +153,11 @@ class PostgresDialect:
     def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def end_session(self, link: PostgresLink, session: str) -> None:
+        """End the server's process for a connection that was lost, and wait until it is gone."""
+        pid, _, started = session.partition(" ")
+        link.execute("end_session", int(pid), started)
 
     def seal(self, link: PostgresLink) -> None:
         """Give the transaction something to wait for: what comes before it in the server's log is then there, too."""

@@ -112,6 +112,8 @@ class PostgresLink:
         self.pooled: bool = pooled
         """A pooler is in between: each transaction may be on another connection to the server."""
         self.usable: bool = True
+        self.session: str = ""
+        """Process and its start, by which the server knows this connection."""
         self._beginning = False
         self._heard = 0
         self._prepared: set[bytes] = set()
@@ -308,7 +310,7 @@ class PostgresLink:
         if committing and results and results[-1].command_status == b"COMMIT":
             return
         message = f"the connection was lost: {said(why)}"
-        raise LinkLost(message, committing=committing and not failed) from why
+        raise LinkLost(message, committing=committing and not failed, session=self.session) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
         """Raise what the server said."""

@@ -43,6 +43,8 @@ class Given(NamedTuple):
     synchronous_commit: str
     standbys: str
     data_sync_retry: str | None
+    started: str
+    """When the process that serves the connection was started."""
 
 
 def given(link: PostgresLink) -> Given:

@@ -34,11 +34,13 @@ class LinkLost(Exception):
 
     Attributes:
         committing: a COMMIT was under way, so that nobody knows what became of it.
+        session: what the server knows the connection by, for `Dialect.end_session`; empty where there is nothing.
     """
 
-    def __init__(self, text: str, *, committing: bool = False) -> None:
+    def __init__(self, text: str, *, committing: bool = False, session: str = "") -> None:
         super().__init__(text)
         self.committing = committing
+        self.session = session
 
 
 class Result(NamedTuple):
@@ -150,6 +152,10 @@ class Dialect(Protocol[L]):
             Doubt: they do not fit; nothing of them is left.
             Exception: an error of the driver, likewise.
         """
+        ...
+
+    def end_session(self, link: L, session: str) -> None:
+        """See to it that the server does no more for a connection that was lost: it may not have noticed."""
         ...
 
     def seal(self, link: L) -> None:

@@ -64,6 +64,8 @@ class ServerStore(Generic[L]):
         self._tails: Tails = Tails()
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
+        self._settled: dict[str, int] = {}
+        """Queue to the last change of its limits that all who claim know of."""
         self._next_sweep = 0
         self._changed_at = 0.0
         self._hints: Hints | None = None
@@ -172,6 +174,8 @@ class ServerStore(Generic[L]):
         """Say whether a transaction is there, by our own ids, through a new connection."""
         try:
             with self._opened().lend(purpose) as link:
+                if lost.session:
+                    self._dialect.end_session(link, lost.session)
                 link.begin()
                 done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
                 self._dialect.seal(link)
@@ -231,7 +235,7 @@ class ServerStore(Generic[L]):
             answer = Claims([])
             if outlook.due:
                 link.begin()
-                answer = claim.claim(self._dialect, link, request, decide, self._damaged)
+                answer = claim.claim(self._dialect, link, request, decide, self._damaged, self._settled)
                 found.append(answer)
                 promise.writes = [one.append for one in answer.taken]
                 link.commit()
@@ -349,6 +353,8 @@ class ServerStore(Generic[L]):
                 if heard != self._heard:
                     self._changes += 1
                     self._heard = heard
+            if link is None or not link.usable:
+                self._quiet_until = 0  # in use, or gone: then nobody listens
         return self._changes
 
     def _send_hint(self) -> None:
