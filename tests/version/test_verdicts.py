@@ -37,10 +37,12 @@ class Bench:
         case.after(place / "after")
         _hasten(case, place / "after")
         kind, at = self._run(place / "after", "replay", str(history), case.entry).split()
-        if kind in ("RAISES", "SIDE_EFFECT"):
-            # A check names the operation whose result came last, a label the one that was due.
-            at = "1" if at == "start" else str(int(at) + 1)
-        return kind if kind in ("SAFE", "NONDETERMINISTIC") else f"{kind} at {at}"
+        if kind in ("SAFE", "NONDETERMINISTIC"):
+            return kind
+        # A check gives an id, from 0; and for these two that of the operation whose result came last, where a label
+        # gives the place of the one that was due.
+        number = 0 if at == "start" else int(at) + 1
+        return f"{kind} at {number + (kind in ('RAISES', 'SIDE_EFFECT'))}"
 
     def _history(self, case: Case, place: Path) -> Path:
         key = repr((case.setup, case.recorded))
