@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -45,6 +46,8 @@ def code(shell: Shell) -> Path:
 
 def change(file: Path, first: str) -> None:
     file.write_text(CODE.format(first=first))
+    later = file.stat().st_mtime + 2  # what was compiled within the same second would be taken for this
+    os.utime(file, (later, later))
 
 
 def check(shell: Shell, *words: object) -> tuple[int, list[str], str]:

@@ -95,11 +95,11 @@ def verify(path: Path, said: dict[str, str]) -> tuple[int, int]:
 def test_processes_that_write_one_file_lose_nothing(tmp_path: Path, spawn: Spawner) -> None:
     path = tmp_path / "runs.db"
     prepared(path)
-    children = {f"p{n}": spawn.python(WORK, str(path), f"p{n}", "100", env=PATHS) for n in range(2)}
+    children = {f"p{n}": spawn.python(WORK, str(path), f"p{n}", "300", env=PATHS) for n in range(2)}
     for child in children.values():
         assert child.finish(30).code == 0, child.err
     taken, refused = verify(path, {me: child.out for me, child in children.items()})
-    assert taken + refused == 2 * 100 * 3
+    assert taken + refused == 2 * 300 * 3
     assert taken > 0
     assert refused > 0, "they never met"
 
