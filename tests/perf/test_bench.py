@@ -17,6 +17,7 @@ from perdure.bench.floor import Floor
 from perdure.bench.profile import layer
 from perdure.bench.report import lines
 from perdure.bench.session import Taken, bench
+from perdure.bench.sites.sqlite import SqliteSite
 from perdure.bench.surroundings import surroundings, warnings
 from perdure.bench.workload import ALL, FIGURES, Load, result
 from perdure.errors import InvalidValue, UsageError
@@ -82,7 +83,7 @@ def test_work_that_was_not_done_is_never_reported() -> None:
 
 
 def test_the_floor_is_one_durable_row_a_commit(tmp_path: Path) -> None:
-    floor = Floor(tmp_path / "floor.db", 0.05)
+    floor = Floor(SqliteSite(tmp_path).bare, 0.05)
     for _ in range(3):
         floor.sample()
     floor.sample_bulk()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from perdure.errors import UsageError
+from perdure.store.base import backend_of
 from perdure.store.migrate import migrations, script
 
 
@@ -14,12 +13,12 @@ def schema_script(url: str, *, after: int = 0) -> str:
     Raises:
         UsageError: no backend of this kind has migrations.
     """
-    backend = urlsplit(url).scheme.partition("+")[0].lower()
+    backend = backend_of(url)
     try:
-        known = migrations(backend) if backend.isidentifier() else ()
+        known = migrations(backend)
     except OSError:
         known = ()
     if not known:
-        message = f"there are no migrations for {backend or 'a URL without scheme'}"
+        message = f"there are no migrations for {backend}"
         raise UsageError(message, hint="expected sqlite:///file.db")
     return script(backend, after=after)

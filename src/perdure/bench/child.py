@@ -1,4 +1,4 @@
-"""One figure in a process of its own. Started as ``python -m perdure.bench.child FIGURE FOLDER LOAD``."""
+"""One figure in a process of its own. Started as ``python -m perdure.bench.child FIGURE FOLDER LOAD URL``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 from perdure.bench import long, measure
 from perdure.bench.figure import Figure
 from perdure.bench.measure import Place
+from perdure.bench.site import open_site
 from perdure.bench.workload import Load
 
 IN_ROUNDS = {
@@ -22,16 +23,17 @@ IN_ROUNDS = {
 LONG = {"doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle}
 
 
-async def take(figure: str, folder: Path, load: Load) -> list[Figure]:
+async def take(figure: str, folder: Path, load: Load, url: str = "sqlite:") -> list[Figure]:
     """Take one figure here and now."""
+    site = open_site(url, folder)
     if figure in IN_ROUNDS:
-        return await IN_ROUNDS[figure](Place(folder, load))
-    return await LONG[figure](folder, load)
+        return await IN_ROUNDS[figure](Place(site, load))
+    return await LONG[figure](site, load)
 
 
-def main(figure: str, folder: str, load: str) -> None:
+def main(figure: str, folder: str, load: str, url: str) -> None:
     """Take one figure and print it as JSON."""
-    found = asyncio.run(take(figure, Path(folder), msgspec.json.decode(load, type=Load)))
+    found = asyncio.run(take(figure, Path(folder), msgspec.json.decode(load, type=Load), url))
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from perdure.api.engine import Engine
 from perdure.bench.figure import Figure
-from perdure.bench.measure import check, count_rows
+from perdure.bench.measure import check
 from perdure.bench.process import cpu_s, memory_mb, settle
+from perdure.bench.site import Site
 from perdure.bench.workload import WORKFLOWS, Load, long_run, nap, some_steps
 
 if TYPE_CHECKING:
@@ -23,24 +23,24 @@ PAIRS = 200
 AN_HOUR = 3600.0
 
 
-def _open(folder: Path, name: str, load: Load, **options: object) -> Engine:
-    return Engine(f"sqlite:///{folder / name}", WORKFLOWS, concurrency=load.concurrency, **options)  # type: ignore[arg-type]
+def _open(site: Site, name: str, load: Load, **options: object) -> Engine:
+    return Engine(site.url(name), WORKFLOWS, concurrency=load.concurrency, **options)  # type: ignore[arg-type]
 
 
-async def doomed(folder: Path, load: Load) -> list[Figure]:
+async def doomed(site: Site, load: Load) -> list[Figure]:
     """Begin the long run. This process kills itself in the middle of a step and reports nothing."""
     settle()
-    async with _open(folder, "long.db", load, lease=LEASE) as engine:
-        await engine.run(long_run, load.long, load.killed_at, str(folder / "killed"), id=RUN)
+    async with _open(site, "long", load, lease=LEASE) as engine:
+        await engine.run(long_run, load.long, load.killed_at, str(site.folder / "killed"), id=RUN)
     message = "the worker was not killed"
     raise RuntimeError(message)
 
 
-async def recovery(folder: Path, load: Load) -> list[Figure]:
+async def recovery(site: Site, load: Load) -> list[Figure]:
     """Resume the run that `doomed` left, and read from its log how long that took."""
-    check(count_rows(folder / "long.db", "step_completed"), load.killed_at - 1, "steps before the kill")
+    check(site.count("long", "step_completed"), load.killed_at - 1, "steps before the kill")
     settle()
-    async with _open(folder, "long.db", load, lease=LEASE) as engine:
+    async with _open(site, "long", load, lease=LEASE) as engine:
         result = await engine.get(RUN).result()
         peak = memory_mb(peak=True)
         history = await engine.get(RUN).history()
@@ -58,10 +58,10 @@ async def recovery(folder: Path, load: Load) -> list[Figure]:
     ]
 
 
-async def lull(folder: Path, load: Load) -> list[Figure]:
+async def lull(site: Site, load: Load) -> list[Figure]:
     """Bring many runs to sleep. What `idle` then finds; reports how fast it went."""
     began = perf_counter()
-    async with _open(folder, "asleep.db", load, evict_after="40ms") as engine:
+    async with _open(site, "asleep", load, evict_after="40ms") as engine:
         for first in range(0, load.asleep, 5_000):
             count = min(5_000, load.asleep - first)
             await asyncio.gather(*(engine.start(nap, AN_HOUR) for _ in range(count)))
@@ -74,16 +74,16 @@ async def _awake(engine: AnyEngine) -> bool:
     return bool([info async for info in engine.list(status=("pending", "running"), limit=1)])
 
 
-async def idle(folder: Path, load: Load) -> list[Figure]:
+async def idle(site: Site, load: Load) -> list[Figure]:
     """Watch a worker that has nothing to do but to know of many sleeping runs; then start runs among them."""
-    async with _open(folder, "asleep.db", load) as engine:
+    async with _open(site, "asleep", load) as engine:
         settle()
         await asyncio.sleep(1)
         cpu, began = cpu_s(), perf_counter()
         await asyncio.sleep(load.idle_s)
         share = (cpu_s() - cpu) / (perf_counter() - began) * 100
         memory = memory_mb(peak=False)
-        async with _open(folder, "empty.db", load) as other:
+        async with _open(site, "empty", load) as other:
             among, empty = await _in_turn(engine, other)
         asleep = len([info async for info in engine.list(status="waiting")])
     check(asleep, load.asleep, "sleeping runs")

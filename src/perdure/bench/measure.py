@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -17,26 +14,27 @@ from perdure.bench.figure import Figure
 from perdure.bench.floor import Floor
 from perdure.bench.process import cpu_s, settle
 from perdure.bench.profile import Profile
+from perdure.bench.site import Site
 from perdure.bench.workload import STEP_TIMES, WORKFLOWS, Load, some_steps, some_sync_steps, timed_steps
 
 WARM_UP = 100
 
 
 class Place:
-    """A folder with databases, each used for one round."""
+    """A site with databases, each used for one round."""
 
-    def __init__(self, folder: Path, load: Load) -> None:
-        self.folder = folder
+    def __init__(self, site: Site, load: Load) -> None:
+        self.site = site
         self.load = load
-        self.floor: Floor = Floor(folder / "floor.db", load.floor_s)
+        self.floor: Floor = Floor(site.bare, load.floor_s)
         self._count = 0
-        self.database: Path = folder / "none.db"
+        self.database: str = "none"
 
     def fresh(self, **options: Any) -> Engine:
         """Return an engine on a database of its own, not yet open."""
         self._count += 1
-        self.database = self.folder / f"round-{self._count}.db"
-        return Engine(f"sqlite:///{self.database}", WORKFLOWS, concurrency=self.load.concurrency, **options)
+        self.database = f"round-{self._count}"
+        return Engine(self.site.url(self.database), WORKFLOWS, concurrency=self.load.concurrency, **options)
 
     async def rounds(self, take: Callable[[], Awaitable[None]]) -> None:
         """Take a figure several times, and a sample of the floor before, between and after."""
@@ -44,12 +42,6 @@ class Place:
         for _ in range(self.load.rounds):
             await take()
             self.floor.sample()
-
-
-def count_rows(database: Path, kind: str) -> int:
-    """Count what was really recorded, from the file, with the engine closed."""
-    with closing(sqlite3.connect(database)) as connection:
-        return int(connection.execute("select count(*) from event where type = ?", (kind,)).fetchone()[0])
 
 
 def check(found: int, expected: int, what: str) -> None:
@@ -89,7 +81,7 @@ async def _throughput(
                 seconds, used = perf_counter() - began, cpu_s() - cpu
         rates.append(total / seconds)
         costs.append(used / total * 1e6)
-        check(count_rows(place.database, "step_completed"), total + WARM_UP, "steps")
+        check(place.site.count(place.database, "step_completed"), total + WARM_UP, "steps")
 
     await place.rounds(take)
     return rates, costs
@@ -138,7 +130,7 @@ async def sequence(place: Place) -> list[Figure]:
             settle()
             await engine.run(timed_steps, place.load.chain)
             medians.append(median(STEP_TIMES) * 1e6)
-        check(count_rows(place.database, "step_completed"), place.load.chain + WARM_UP, "steps")
+        check(place.site.count(place.database, "step_completed"), place.load.chain + WARM_UP, "steps")
 
     await place.rounds(take)
     return [
@@ -188,7 +180,7 @@ async def starts(place: Place) -> list[Figure]:
                 began = perf_counter()
                 runs = await asyncio.gather(*(engine.start(some_steps, 1) for _ in range(place.load.starts)))
                 rates[worker].append(len(runs) / (perf_counter() - began))
-            check(count_rows(place.database, "run_started"), place.load.starts + WARM_UP, "starts")
+            check(place.site.count(place.database, "run_started"), place.load.starts + WARM_UP, "starts")
 
     await place.rounds(take)
     return [

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.bench.figure import Figure
+from perdure.bench.site import SCRATCH, open_site
 from perdure.bench.workload import ALL, Load
 from perdure.errors import InvalidValue, UsageError
 
@@ -39,7 +40,9 @@ def check_groups(groups: list[str]) -> None:
         raise InvalidValue(message)
 
 
-def bench(folder: Path, load: Load, groups: list[str], tell: Callable[[str], None]) -> Iterator[Taken]:
+def bench(
+    folder: Path, load: Load, groups: list[str], tell: Callable[[str], None], url: str = "sqlite:"
+) -> Iterator[Taken]:
     """Measure the machine, then every group, and give the figures as they come.
 
     Args:
@@ -47,25 +50,27 @@ def bench(folder: Path, load: Load, groups: list[str], tell: Callable[[str], Non
         load: how much of everything.
         groups: names out of `perdure.bench.workload.ALL`.
         tell: called with the name of what is about to be measured.
+        url: the database; of a file only that it is one.
 
     Raises:
         InvalidValue: there is no such group.
         UsageError: the folder cannot be used.
     """
     check_groups(groups)
-    with _scratch(folder) as scratch:
+    with _scratch(folder, url) as scratch:
         tell("machine")
-        yield Taken("machine", _child("machine", scratch, replace(load, rounds=min(load.rounds, 3))))
+        yield Taken("machine", _child("machine", scratch, replace(load, rounds=min(load.rounds, 3)), url))
         for group in groups:
             tell(group)
             place = scratch / group
             place.mkdir()
-            made = _child(BEFORE[group], place, load) if group in BEFORE else []
-            yield Taken(group, made + _child(group, place, load))
+            made = _child(BEFORE[group], place, load, url) if group in BEFORE else []
+            yield Taken(group, made + _child(group, place, load, url))
+            open_site(url, place).clear()
             shutil.rmtree(place)
 
 
-def _child(figure: str, folder: Path, load: Load) -> list[Figure]:
+def _child(figure: str, folder: Path, load: Load, url: str) -> list[Figure]:
     argv = [
         sys.executable,
         "-m",
@@ -73,6 +78,7 @@ def _child(figure: str, folder: Path, load: Load) -> list[Figure]:
         figure,
         str(folder),
         msgspec.json.encode(asdict(load)).decode(),
+        url,
     ]
     lifeline, held = os.pipe()  # the child ends when the end held here closes, however this process ends
     try:
@@ -94,9 +100,9 @@ def _child(figure: str, folder: Path, load: Load) -> list[Figure]:
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def _scratch(folder: Path, url: str) -> Iterator[Path]:
     try:
-        scratch = Path(tempfile.mkdtemp(prefix="perdure-bench-", dir=folder))
+        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=folder))
     except OSError as error:
         message = f"cannot measure in {folder}: {error.strerror}"
         raise UsageError(
@@ -105,4 +111,6 @@ def _scratch(folder: Path) -> Iterator[Path]:
     try:
         yield scratch
     finally:
+        with suppress(UsageError):
+            open_site(url, scratch).clear()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -171,6 +171,13 @@ class Store(Protocol):
         """Count what there is, and say what this database really is and what is wrong with it. For people."""
         ...
 
+    def quiet_until(self) -> int:
+        """Return until when a claim like the last one would find nothing that `change_count` does not tell of.
+
+        By the database's clock; 0 where that is not known. No round trip. It is what keeps idle workers from asking.
+        """
+        ...
+
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
         ...
@@ -180,21 +187,30 @@ _ALIASES = {"postgresql": "postgres", "mariadb": "mysql"}
 """Schemes that name a backend by another of its names."""
 
 
-def open_store(url: str, options: StoreOptions) -> Store:
-    """Return the store that ``url`` names, not yet opened.
+def backend_of(url: str) -> str:
+    """Return the name of the backend a URL asks for, whether there is one or not.
 
     Raises:
-        UsageError: no backend for the URL's scheme, or its driver is not installed.
+        UsageError: it is no URL.
     """
     try:
         scheme = urlsplit(url).scheme.partition("+")[0].lower()
     except ValueError as error:
         message = f"not a database URL: {error}"
         raise UsageError(message) from None
-    scheme = _ALIASES.get(scheme, scheme)
     if not scheme.isidentifier():
         message = f"not a database URL: {scheme or 'no scheme such as sqlite://'}; expected sqlite:///file.db"
         raise UsageError(message)
+    return _ALIASES.get(scheme, scheme)
+
+
+def open_store(url: str, options: StoreOptions) -> Store:
+    """Return the store that ``url`` names, not yet opened.
+
+    Raises:
+        UsageError: no backend for the URL's scheme, or its driver is not installed.
+    """
+    scheme = backend_of(url)
     try:
         module = import_module(f"perdure.store.{scheme}")
     except ModuleNotFoundError as error:

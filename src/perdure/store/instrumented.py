@@ -141,6 +141,10 @@ class Instrumented:
         """See `perdure.store.base.Store.stats`."""
         return self._call("stats", self.inner.stats)
 
+    def quiet_until(self) -> int:
+        """See `perdure.store.base.Store.quiet_until`."""
+        return self.inner.quiet_until()
+
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`."""
         return self._call("change_count", self.inner.change_count)

@@ -103,6 +103,10 @@ class Writer:
         """Whether `room` would wait."""
         return len(self._queue) > self._high_water
 
+    @property
+    def _is_inline(self) -> bool:
+        return self._inline and self._average_s < SLOW_COMMIT_S
+
     def _flush(self) -> None:
         """Commit the next batch, here or on the thread."""
         if self.crash is not None:
@@ -110,7 +114,7 @@ class Writer:
         pending = self._queue
         size = min(len(pending), self._max_batch)
         batch = [pending.popleft() for _ in range(size)]
-        if self._inline and self._average_s < SLOW_COMMIT_S:
+        if self._is_inline:
             began = perf_counter()
             result = self._commit(batch, block=False)
             if result is not None:
@@ -148,18 +152,23 @@ class Writer:
             self._failures = 0
         self.batches += 1
         self.writes += len(batch)
+        ahead = bool(self._queue) and not self._is_inline
+        if ahead:
+            self._flush()  # the store works on the next batch while this one is taken in
         for (write, submitter), outcome in zip(batch, result, strict=True):
             try:
                 submitter.settled(write, outcome)
             except (KeyboardInterrupt, SystemExit):
-                self._next()
+                self._next(ahead=ahead)
                 raise
             except Exception:
                 logger.exception("internal error while a confirmed write was taken in")
-        self._next()
+        self._next(ahead=ahead)
 
-    def _next(self) -> None:
-        if self._queue:
+    def _next(self, *, ahead: bool) -> None:
+        if ahead:
+            pass  # whoever takes in that batch goes on
+        elif self._queue:
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
         else:
             self._scheduled = False

@@ -189,6 +189,10 @@ class FaultyStore:
         """See `perdure.store.base.Store.stats`."""
         return self._cross("stats", self.inner.stats)
 
+    def quiet_until(self) -> int:
+        """See `perdure.store.base.Store.quiet_until`. Not a boundary either."""
+        return self.inner.quiet_until()
+
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`. Not a boundary: it says nothing that must be believed."""
         return self.inner.change_count()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ import click
 
 from perdure.bench.report import lines, summary
 from perdure.bench.session import bench, check_groups
+from perdure.bench.site import open_site
 from perdure.bench.surroundings import surroundings, warnings
 from perdure.bench.workload import ALL, FIGURES, Load
 from perdure.cli import options
 from perdure.cli.output import on_terminal, print_json, print_line
 from perdure.errors import UsageError
+from perdure.store.base import backend_of
 from perdure.store.sqlite.place import path_of
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ def command(
 ) -> None:
     """Measure speed and recovery on this machine and its disk.
 
-    The database names the place: everything happens in a new folder beside it, removed at the end.
+    The database names the place: everything happens in a new folder beside it, or in new schemas of it on a server,
+    removed at the end.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the folder is removed then, too
     load = Load(runs=runs, steps=steps, concurrency=concurrency, rounds=rounds, profile=profile)
@@ -50,7 +54,7 @@ def command(
         for warning in warnings(where):
             click.echo(f"warning: {warning}", err=True)
     found: list[Taken] = []
-    for taken in bench(folder, load, groups, _nothing if as_json else _tell):
+    for taken in bench(folder, load, groups, _nothing if as_json else _tell, db):
         found.append(taken)
         if not as_json:
             click.echo("\n".join(lines(taken)))
@@ -63,9 +67,13 @@ def command(
 
 def _folder(url: str) -> Path:
     """Return the folder in which to measure."""
-    path = path_of(url) if url.startswith("sqlite:") else None
+    if backend_of(url) != "sqlite":
+        folder = Path(tempfile.gettempdir())
+        open_site(url, folder).bare().close()
+        return folder
+    path = path_of(url)
     if path is None:
-        message = f"{url}: only SQLite files can be measured"
+        message = f"{url}: a database in memory cannot be measured"
         raise UsageError(message, hint="write --db sqlite:///file.db")
     return path.absolute().parent
 

@@ -1,6 +1,7 @@
 """Notices what other processes left: due runs, messages, ended runs that somebody here waits for.
 
-A cheap hint of the store is looked at often; the full look happens every ``poll_us`` whatever the hint says.
+A cheap hint of the store is looked at often; the full look happens every ``poll_us`` whatever the hint says, unless the
+store knows that there is nothing to be found yet.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ class Poll(Service):
         self._n += 1
         host = self._host
         count = host.store.change_count()
-        if count == self._seen and self._n % self._rounds:
-            return
+        if count == self._seen:
+            if self._n % self._rounds:
+                return
+            quiet = host.now() < host.store.quiet_until()
+        else:
+            quiet = False
         self._seen = count
-        self._want_claim()
+        if not quiet:
+            self._want_claim()
         if host.runs:
             resident = {run.id for run in host.runs.values() if run.settled_in}
             owned = await host.reader.call(host.loop, host.store.owned, self._worker_id())

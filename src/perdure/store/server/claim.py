@@ -26,16 +26,20 @@ _LONGEST_MS = "2000"
 """How long a claim may be at rest between two statements before the server ends it."""
 
 
-def is_worthwhile(link: L, request: ClaimRequest) -> bool:
-    """Whether there may be something to claim: one round trip, and no lock. An idle worker's usual answer is no."""
-    if request.limit < 1:
-        return False
+NOW = 0
+LATE = 2**63 - 1
+
+
+def next_due(link: L, request: ClaimRequest) -> int:
+    """Return when there will be something to claim; `NOW` if there may be already. One statement, and no lock."""
     if request.only is not None:
-        return True
-    calls: list[tuple[Any, ...]] = [("slots", *_names(request))]
-    if request.take_over:
-        calls.append(("gone",))
-    return any(result.rows for result in link.many(*calls))
+        return NOW
+    first = LATE
+    for priority, _, _, wake_at, due in link.execute("slots", *_names(request)).rows:
+        if due and (request.take_over or priority is not None):
+            return NOW
+        first = min(first, wake_at or LATE)
+    return first
 
 
 def claim(
@@ -92,7 +96,9 @@ def _candidates(link: L, request: ClaimRequest) -> list[RunRow]:
         found += [(row[0], RunRow._make(row[1:])) for row in result.rows]
     level: object = None
     due = 0
-    for priority, queue, workflow in slots.rows:
+    for priority, queue, workflow, _, is_due in slots.rows:
+        if priority is None or not is_due:
+            continue
         if due >= request.limit and priority != level:
             break
         level = priority

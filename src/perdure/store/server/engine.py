@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 _TURNS = 6
 """How often a transaction that got into a deadlock is tried."""
 _MOST_TAILS = 100_000
-_LONGEST_BLIND_US = 5_000_000
-"""A sweep that knows of no lease that has ended looks at least this often: somebody may have come since."""
+_LONGEST_BLIND_US = 10_000_000
+"""A sweep that knows when the next lease ends looks at least this often: a shorter one may have begun since."""
+_PATIENCE_US = 10_000_000
+"""How long a look at what is due is trusted."""
 _SHORTEST_BEAT_S = 0.3
-_BLIND_S = 1.0
+_BLIND_S = 2.0
 """Where no hints come, everything is taken to have changed after this time."""
 R = TypeVar("R")
 
@@ -68,6 +70,9 @@ class ServerStore(Generic[L]):
         """Hints of other processes, of all connections so far."""
         self._heard = 0
         """Of these, those of the connection there is."""
+        self._writes = 0
+        """Batches of this process after which something may be due."""
+        self._quiet_until = 0
 
     def open(self) -> None:
         """Connect, migrate, check what the server gives, and learn its clock."""
@@ -207,7 +212,7 @@ class ServerStore(Generic[L]):
 
         def work(link: L, promise: Promise) -> list[Claimed]:
             taken.clear()
-            if not claim.is_worthwhile(link, request):
+            if request.limit < 1 or not self._is_worthwhile(link, request):
                 return taken
             link.begin()
             taken.extend(claim.claim(self._dialect, link, request, decide, self._clock.now(), self._damaged))
@@ -219,6 +224,19 @@ class ServerStore(Generic[L]):
             return taken
 
         return self._transact("work", work, lambda _: taken)
+
+    def _is_worthwhile(self, link: L, request: ClaimRequest) -> bool:
+        """Look whether there is something to claim, without a lock: an idle worker's usual answer is no."""
+        before = self._writes
+        first = claim.next_due(link, request)
+        # What this process wrote while it looked may be due before that.
+        quiet = first != claim.NOW and before == self._writes
+        self._quiet_until = min(first, self._clock.now() + _PATIENCE_US) if quiet else 0
+        return first == claim.NOW
+
+    def quiet_until(self) -> int:
+        """Return until when nothing will be due of which no hint comes."""
+        return self._quiet_until
 
     # ---- workers ----
 
@@ -302,7 +320,7 @@ class ServerStore(Generic[L]):
             return listing.stats(link, self._dialect.facts(link))
 
     def change_count(self) -> int:
-        """Return a number that changes when a hint of another process has come; without hints, once a second."""
+        """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
         if not self._hints_come:
             self._opened()
             now = time.monotonic()
@@ -324,5 +342,9 @@ class ServerStore(Generic[L]):
 
     def _tell(self, batch: Sequence[Write]) -> None:
         """Tell others of a batch, if it has anything that somebody may wait for."""
-        if self._hints is not None and not all(isinstance(write, Append) and write.change is None for write in batch):
+        if all(isinstance(write, Append) and write.change is None for write in batch):
+            return
+        self._writes += 1
+        self._quiet_until = 0
+        if self._hints is not None:
             self._hints.announce()

@@ -364,6 +364,10 @@ class SqliteStore:
             found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
             return listing.stats(connection, self._clock.now(), found)
 
+    def quiet_until(self) -> int:
+        """Nothing is known: a look is cheap."""
+        return 0
+
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""
         session = self._opened()

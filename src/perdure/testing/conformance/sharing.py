@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from perdure.store.base import Store
 
-HINT_S = 2.0
+HINT_S = 5.0
 """How long a hint may be under way."""
 CLOCKS_US = 10_000
 """How far the clocks of two handles may be apart: what it takes an answer to come."""

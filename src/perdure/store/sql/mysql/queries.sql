@@ -215,10 +215,8 @@ where r.owner is not null and not exists (select 1 from worker as w where w.id =
 delete from worker
 where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
 
--- gone: whether there are workers to take over from
-select 1 from worker where state <> 'live' limit 1
-
--- slots: every priority level that has something due, per queue and workflow, by skipping through the index
+-- slots: every priority level with a time to wake up, per queue and workflow, by skipping through the index: the first
+-- time, and whether it has come; a row of nothing if there are workers to take over from
 with recursive slot (queue, workflow, priority) as (
     select
         q.value,
@@ -243,16 +241,24 @@ with recursive slot (queue, workflow, priority) as (
     where s.priority is not null
 )
 
-select s.priority, s.queue, s.workflow
-from slot as s
-where
-    s.priority is not null
-    and (
-        select r.wake_at from run as r
-        where r.due_queue = s.queue and r.workflow = s.workflow and r.priority = s.priority
-        order by r.wake_at limit 1
-    ) <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
-order by s.priority desc
+select
+    f.priority, f.queue, f.workflow, f.wake_at,
+    f.wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) as due
+from (
+    select
+        s.priority, s.queue, s.workflow,
+        (
+            select r.wake_at from run as r
+            where r.due_queue = s.queue and r.workflow = s.workflow and r.priority = s.priority
+            order by r.wake_at limit 1
+        ) as wake_at
+    from slot as s
+    where s.priority is not null
+) as f
+where f.wake_at is not null
+union all
+select null, null, null, null, 1 from dual where exists (select 1 from worker where state <> 'live')
+order by priority desc
 
 -- due: the runs of one slot that nobody else is claiming, longest due first
 select

@@ -226,10 +226,8 @@ where r.owner is not null and not exists (select 1 from perdure.worker as w wher
 delete from perdure.worker as w
 where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.owner = w.id)
 
--- gone: whether there are workers to take over from
-select 1 from perdure.worker where state <> 'live' limit 1
-
--- slots: every priority level that has something due, per queue and workflow, by skipping through the index
+-- slots: every priority level with a time to wake up, per queue and workflow, by skipping through the index: the first
+-- time, and whether it has come; a row of nothing if there are workers to take over from
 with recursive slot (queue, workflow, priority) as (
     select
         q.name,
@@ -255,16 +253,17 @@ with recursive slot (queue, workflow, priority) as (
     where s.priority is not null
 )
 
-select s.priority, s.queue, s.workflow
+select s.priority, s.queue, s.workflow, f.wake_at, f.wake_at <= (select perdure.clock())
 from slot as s
-where
-    s.priority is not null
-    and (
-        select r.wake_at from perdure.run as r
-        where r.queue = s.queue and r.workflow = s.workflow and r.priority = s.priority and r.wake_at is not null
-        order by r.wake_at limit 1
-    ) <= (select perdure.clock())
-order by s.priority desc
+cross join lateral (
+    select r.wake_at from perdure.run as r
+    where r.queue = s.queue and r.workflow = s.workflow and r.priority = s.priority and r.wake_at is not null
+    order by r.wake_at limit 1
+) as f
+where s.priority is not null
+union all
+select null, null, null, null, true where exists (select 1 from perdure.worker where state <> 'live')
+order by 1 desc nulls last
 
 -- due: the runs of one slot that nobody else is claiming, longest due first
 select

@@ -1,0 +1,1 @@
+"""One file per kind of database that can be measured."""
