@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ import perdure
 from tests.cases import flows
 from tests.cases.ledger import PLACE, Ledger
 from tests.process import Child, Spawner
+from tests.servers.fixtures import Database
 
 ROOT = Path(__file__).parents[2]
 FLOWS = "tests.cases.flows"
@@ -26,10 +27,18 @@ FLOWS = "tests.cases.flows"
 class World:
     """One database with what works on it."""
 
-    def __init__(self, folder: Path, spawn: Spawner) -> None:
+    def __init__(self, folder: Path, spawn: Spawner, database: Database | None = None) -> None:
+        """Set up.
+
+        Args:
+            folder: for all files.
+            spawn: starts workers.
+            database: on a server; an SQLite file without it.
+        """
         self.folder = folder
         self.file = folder / "case.db"
-        self.url = f"sqlite:///{self.file}"
+        self.database = database
+        self.url = f"sqlite:///{self.file}" if database is None else database.url
         self.ledger = Ledger(folder / "ledger")
         self._spawn = spawn
 
@@ -64,12 +73,14 @@ class World:
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read the tables directly."""
+        if self.database is not None:
+            return self.database.rows(query, *values)
         with closing(apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(5000)
             return connection.execute(query, values).fetchall()
 
     def write(self, statement: str, *values: Any) -> None:
-        """Write to the tables directly, as an attacker or an accident would."""
+        """Write to the tables of the file directly, as an attacker or an accident would."""
         with closing(apsw.Connection(str(self.file))) as connection:
             connection.set_busy_timeout(5000)
             connection.execute(statement, values)
@@ -80,9 +91,11 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Give a world of its own to a case."""
-    made = World(tmp_path, spawn)
+def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Give a world of its own to a case: on SQLite, or on what `tests.cases.backends` asks for."""
+    kind = getattr(request, "param", "sqlite")
+    new_database: Callable[[str], Database] = request.getfixturevalue("new_database")
+    made = World(tmp_path, spawn, None if kind == "sqlite" else new_database(kind))
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
 

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.store.server.engine import ServerStore
 from perdure.store.sqlite.engine import SqliteStore
 from tests.cases.ledger import Ledger, note
 
@@ -18,7 +19,7 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 class Fault:
-    """One fault, armed by replacing `SqliteStore.commit` in this process."""
+    """One fault, armed by replacing what commits in this process."""
 
     def __init__(self, text: str, ledger: Ledger) -> None:
         words = text.split()
@@ -52,9 +53,16 @@ class Fault:
 def arm(text: str, ledger: Ledger) -> None:
     """Arm a fault in this process."""
     fault = Fault(text, ledger)
-    original = SqliteStore.commit
+    for store in (SqliteStore, ServerStore):
+        replace_commit(store, fault)
 
-    def commit(self: SqliteStore, batch: Sequence[Any], *, block: bool = True) -> Any:
+
+def replace_commit(store: Any, fault: Fault) -> None:
+    original = store.commit
+
+    def commit(self: Any, batch: Sequence[Any], *, block: bool = True) -> Any:
+        if not (block or self.capabilities.inline):
+            return original(self, batch, block=block)  # nothing is written in this way
         meant = fault.meets(batch)
         if meant and fault.when == "before":
             fault.strike()
@@ -65,4 +73,4 @@ def arm(text: str, ledger: Ledger) -> None:
             fault.strike()
         return answer
 
-    SqliteStore.commit = commit  # type: ignore[method-assign]
+    store.commit = commit

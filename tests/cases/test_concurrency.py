@@ -11,6 +11,7 @@ import pytest
 
 import perdure
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 
@@ -39,6 +40,7 @@ def one_record_each(world: World) -> bool:
     return world.rows(query) == []
 
 
+@everywhere
 @pytest.mark.parametrize("runs,kills", [(12, 2), pytest.param(100, 6, marks=[pytest.mark.nightly])])
 async def test_case_con_01(world: World, runs: int, kills: int) -> None:
     """Parallel steps get their numbers by luck; recovery sees another order and loops on a mismatch.
@@ -52,6 +54,7 @@ async def test_case_con_01(world: World, runs: int, kills: int) -> None:
         assert max(world.ledger.counts(label).values()) <= 1 + kills
 
 
+@everywhere
 @pytest.mark.parametrize("runs,kills", [(6, 3), pytest.param(50, 10, marks=[pytest.mark.nightly])])
 async def test_case_con_02(world: World, runs: int, kills: int) -> None:
     """asyncio's helpers iterate over sets, so that a replay schedules in another order.
@@ -68,6 +71,7 @@ async def test_case_con_02(world: World, runs: int, kills: int) -> None:
     assert one_record_each(world)
 
 
+@everywhere
 @pytest.mark.parametrize("runs", [20, pytest.param(200, marks=[pytest.mark.nightly])])
 async def test_case_con_06(world: World, runs: int) -> None:
     """Several wake-ups at one instant: two deciders schedule the same next step.
@@ -87,6 +91,7 @@ async def test_case_con_06(world: World, runs: int) -> None:
     assert world.rows("select count(distinct run_id) from event where type = 'run_waiting'")[0][0] > runs / 2
 
 
+@everywhere
 async def test_case_con_07(world: World) -> None:
     """Blocking code in one job stops the others: sync functions run on the event loop.
 
@@ -115,6 +120,7 @@ async def test_case_con_07(world: World) -> None:
     assert "'r'" in line
 
 
+@everywhere
 async def test_case_con_08(world: World) -> None:
     """A thread pool is starved by steps that call back into the loop and wait for a thread of the pool.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -15,7 +16,7 @@ from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, prepare
 from perdure.codec.base import open_chain
-from perdure.errors import UsageError
+from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.duration import Duration
 from perdure.model.write import Committed
 from perdure.runtime.connection import Connection
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.runtime.settings import Settings
 
+logger: logging.Logger = logging.getLogger("perdure.run")
 R = TypeVar("R")
 _LOOK_S = 0.1
+_PAUSE_S = 0.2
+"""Between two looks while the database is away."""
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
@@ -331,10 +335,22 @@ class Engine:
             connection.check()
             end = await connection.waiters.wait(run_id, is_new=is_new)
             is_new = False
-            if end is None and (end := await reading.end_of(connection, run_id)) is None:
+            if end is None and (end := await self._end_of(run_id)) is None:
                 continue
             row, last = end
             return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
+
+    async def _end_of(self, run_id: str) -> reading.End | None:
+        """Look whether a run has ended; while the database is away nobody knows, and whoever waits goes on waiting."""
+        connection = self.connection
+        try:
+            return await reading.end_of(connection, run_id)
+        except StoreUnavailable as error:
+            if connection.reader.stopped:
+                raise
+            logger.debug("cannot look for the end of run %s now: %s", run_id, error)
+            await asyncio.sleep(_PAUSE_S)
+            return None
 
     def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
         if isinstance(workflow, Workflow):

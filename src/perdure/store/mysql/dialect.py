@@ -74,6 +74,7 @@ class MysqlDialect:
         self._durability = options.durability
         self._statements = {name: Statement(text) for name, text in self.sql.items()}
         self._was_there = False
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> MysqlLink:
         """Make a connection."""
@@ -92,7 +93,26 @@ class MysqlDialect:
             message = f"{self.place}: the session is not as it was set: sql_mode {mode}, characters {characters}"
             raise UsageError(message)
         self._was_there = True
-        return MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        link = MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        if self._prepared:
+            self._check_again(link)
+        return link
+
+    def _check_again(self, link: MysqlLink) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        try:
+            wrong = schema.problems(schema.given(link), self._durability)
+        except BaseException:
+            link.close()
+            raise
+        if wrong:
+            link.close()
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
 
     def _dial(self, deadline_s: float) -> Connection:
         try:
@@ -122,6 +142,7 @@ class MysqlDialect:
         """Check what the server gives, and bring the schema up to date."""
         schema.check(schema.given(link), self._durability)
         schema.prepare(link, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: MysqlLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
@@ -130,6 +151,11 @@ class MysqlDialect:
     def attempt(self, link: MysqlLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def secure(self, link: MysqlLink) -> None:
+        """Write something, so that the commit waits for the replica, which then has all that came before."""
+        if self._durability == "quorum":
+            link.many(("secure",), ("secure_undo",))
 
     def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""

@@ -75,6 +75,7 @@ class PostgresDialect:
         self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
         self._pooled = False
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
         """Make a connection."""
@@ -83,6 +84,8 @@ class PostgresDialect:
             try:
                 connection = self._dial(options=f"{own} {self._settings}".strip())
             except psycopg.OperationalError as error:
+                if self._prepared or isinstance(error, psycopg.errors.ConnectionTimeout):
+                    raise self._away(error) from error
                 # A pooler refuses settings at the start of a connection: what else is wrong will show again.
                 try:
                     connection = self._dial()
@@ -97,6 +100,8 @@ class PostgresDialect:
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
         try:
             found = schema.given(link)
+            if self._prepared:
+                self._check_again(found)
             # A pooler makes up the number of the process that serves a connection.
             self._pooled = self._pooled or found.pid != connection.pgconn.backend_pid
             link.pooled = self._pooled
@@ -109,6 +114,19 @@ class PostgresDialect:
         parameters = {**_KEEPALIVE, **self._where.parameters, **more, "client_encoding": "UTF8"}
         return psycopg.connect(autocommit=True, **parameters)  # type: ignore[arg-type]
 
+    def _check_again(self, found: schema.Given) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        wrong = schema.problems(found, self._durability)
+        if found.in_recovery:
+            wrong.append("it is a standby")
+        if wrong:
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
+
     def _away(self, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(f"{self.place}: {fault.said(error)}")
 
@@ -119,6 +137,7 @@ class PostgresDialect:
         link.rollback()
         schema.check(found, self._durability)
         schema.prepare(link, self._where.schema, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
@@ -127,6 +146,11 @@ class PostgresDialect:
     def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
+
+    def secure(self, link: PostgresLink) -> None:
+        """Write something, so that the commit waits for the standby, which then has all that came before."""
+        if self._durability == "quorum":
+            link.execute("secure")
 
     def listen(self, link: PostgresLink) -> bool:
         """Have hints of other processes sent to this connection."""

@@ -15,11 +15,12 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from psycopg import pq
+from psycopg import capabilities, pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from perdure.store.postgres.array import texts
+from perdure.store.postgres.fault import said
 from perdure.store.postgres.text import escaped, unescaped_row
 from perdure.store.server.dialect import LinkLost, Result, Value
 
@@ -33,8 +34,9 @@ _OK, _ROWS, _SYNC = pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecSt
 _FATAL, _SKIPPED = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED
 _UNSURE = frozenset({"08", "57", "58", "XX"})
 """Classes of errors after which a COMMIT may have happened all the same: the server was stopped, or failed, in it."""
-_STALE = frozenset({"0A000", "26000", "42P05"})
-"""What is prepared is not what it was: the schema has changed, or another session is answering."""
+_STALE = frozenset({"0A000", "25006", "26000", "42P05"})
+"""What is prepared is not what it was: the schema has changed, another session is answering, or the server has become a
+standby, and another one takes writes now."""
 _BINARY = 1
 
 
@@ -106,6 +108,8 @@ class PostgresLink:
         """A pooler is in between: each transaction may be on another connection to the server."""
         self.usable: bool = True
         self._beginning = False
+        self._warned = False
+        connection.add_notice_handler(self._note)
         self._heard = 0
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
@@ -212,9 +216,10 @@ class PostgresLink:
         results: list[pq.abc.PGresult] = []
         preparing: dict[int, bytes] = {}
         expected = 0
+        self._warned = False
         try:
             expected = self._send(calls, preparing, prepare=prepare)
-            self._receive(results)
+            self._receive(results, committing=committing)
         except (psycopg.Error, OSError, TimeoutError) as error:
             self._ended(results, committing=committing, why=error)
         answers = []
@@ -230,6 +235,10 @@ class PostgresLink:
             self.usable = False
             message = f"COMMIT was answered by {answers[-1].command_status!r}: nothing was recorded"
             raise LinkLost(message)
+        if committing and self._warned:
+            self.usable = False
+            message = "COMMIT was answered with a warning: the wait for the standby may have been cancelled"
+            raise LinkLost(message, committing=True)
         return [self._result(answer) for answer in answers]
 
     def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
@@ -249,18 +258,18 @@ class PostgresLink:
         pgconn.pipeline_sync()
         return place
 
-    def _receive(self, results: list[pq.abc.PGresult]) -> None:
+    def _receive(self, results: list[pq.abc.PGresult], *, committing: bool) -> None:
         """Wait for the answers to a pipeline."""
         pgconn = self._pgconn
         deadline = monotonic() + self.deadline_s
         while pgconn.flush():
             self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
-            self._wait(deadline)
+            self._wait(deadline, committing=committing)
             self._poll.modify(pgconn.socket, select.POLLIN)
             pgconn.consume_input()
         while True:
             while pgconn.is_busy():
-                self._wait(deadline)
+                self._wait(deadline, committing=committing)
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
@@ -274,13 +283,22 @@ class PostgresLink:
             else:
                 results.append(result)
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: float, *, committing: bool) -> None:
+        """Wait for the server, and end what takes too long.
+
+        A COMMIT is never cancelled: the server would stop waiting for the standby and show everybody what may still be
+        lost with it. With an older libpq nothing is cancelled: asking for it would have no deadline.
+        """
         left = deadline - monotonic()
         if left <= 0 or not self._poll.poll(left * 1000 + 1):
-            with suppress(Exception):
-                self._connection.cancel_safe(timeout=1.0)
+            if not committing and capabilities.has_cancel_safe():
+                with suppress(Exception):
+                    self._connection.cancel_safe(timeout=1.0)
             message = f"the server did not answer within {self.deadline_s:.1f} s"
             raise TimeoutError(message)
+
+    def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        self._warned = self._warned or diagnostic.severity_nonlocalized == "WARNING"
 
     def _ended(self, results: Sequence[pq.abc.PGresult], *, committing: bool, why: Exception) -> None:
         """Say what is known after the answers broke off.
@@ -292,7 +310,7 @@ class PostgresLink:
         failed = any(result.status == _FATAL for result in results)
         if committing and results and results[-1].command_status == b"COMMIT":
             return
-        message = f"the connection was lost: {str(why).strip() or type(why).__name__}"
+        message = f"the connection was lost: {said(why)}"
         raise LinkLost(message, committing=committing and not failed) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:

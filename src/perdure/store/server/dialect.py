@@ -152,6 +152,13 @@ class Dialect(Protocol[L]):
         """
         ...
 
+    def secure(self, link: L) -> None:
+        """Have the commit that follows, or this statement's own, wait until all that can be seen is as safe as promised.
+
+        A server that was killed while it waited for its standby shows afterwards what only it has.
+        """
+        ...
+
     def listen(self, link: L) -> bool:
         """Have hints of other processes sent to this connection; False where there are none to be had."""
         ...

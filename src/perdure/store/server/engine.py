@@ -84,6 +84,8 @@ class ServerStore(Generic[L]):
             with links.lend("work") as link:
                 self._dialect.prepare(link, migrate=options.migrate, create=options.create, read_only=options.read_only)
                 self._clock.hear(int(link.execute("clock").rows[0][0]))
+            if not options.read_only:
+                links.reserve("write")
         except BaseException:
             links.close()
             raise
@@ -160,6 +162,8 @@ class ServerStore(Generic[L]):
         try:
             with self._opened().lend(purpose) as link:
                 done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
+                if done:
+                    self._dialect.secure(link)
         except Exception as second:
             message = f"the connection was lost at COMMIT ({lost}), and the database cannot be asked what it did"
             raise StoreUnavailable(message, unknown=True) from second
@@ -196,6 +200,7 @@ class ServerStore(Generic[L]):
             link.rollback()
             link.begin()
             promise.outcomes = settled = Settlement(ServerBook(self._dialect, link), batch).settle()
+            self._dialect.secure(link)  # what was found to be there already must be safe too
             link.commit()
             return settled
 
@@ -241,7 +246,8 @@ class ServerStore(Generic[L]):
     # ---- workers ----
 
     def register(self, worker: WorkerRow) -> None:
-        """Insert the row of a worker that begins its life."""
+        """Insert the row of a worker that begins its life, which has a connection of its own to keep its lease."""
+        self._opened().reserve("lease")
         with self._opened().lend("work") as link:
             lease.register(link, worker)
 

@@ -384,3 +384,9 @@ show grants
 select
     (select timestampdiff(second, min(trx_started), now()) from information_schema.innodb_trx),
     (select count from information_schema.innodb_metrics where name = 'trx_rseg_history_len')
+
+-- secure: put something into the binary log, for a commit to wait for
+insert into refusal values ('to be seen by the replica') on duplicate key update reason = reason
+
+-- secure_undo: and take it out again
+delete from refusal where reason = 'to be seen by the replica'

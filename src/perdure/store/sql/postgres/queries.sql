@@ -378,5 +378,8 @@ select
     set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
     set_config('lock_timeout', '0', true)
 
+-- secure: put something into the write-ahead log, for a commit to wait for
+select pg_logical_emit_message(true, 'perdure', '')
+
 -- hint: tell other processes that something has changed; it need not outlive a crash
 select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
