@@ -25,7 +25,18 @@ NOTE = "<!-- Written by scripts/python_reference.py from the code. Change the co
 GROUPS: dict[str, tuple[str, ...]] = {
     "Defining": ("step", "workflow", "Retry", "Duration", "AsyncStep", "SyncStep", "Workflow"),
     "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
-    "Inside a workflow": ("sleep", "now", "random", "uuid4", "info", "BodyInfo", "checkpoint", "publish", "blocking"),
+    "Inside a workflow": (
+        "sleep",
+        "now",
+        "random",
+        "uuid4",
+        "info",
+        "BodyInfo",
+        "checkpoint",
+        "publish",
+        "patched",
+        "blocking",
+    ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),
 }

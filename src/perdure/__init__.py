@@ -10,6 +10,7 @@ from perdure.api.context import (
     checkpoint,
     info,
     now,
+    patched,
     publish,
     random,
     sleep,
@@ -65,6 +66,6 @@ __all__ = [
     "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
     "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
     "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
-    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "publish", "random",
-    "sleep", "step", "step_info", "uuid4", "workflow",
+    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish",
+    "random", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

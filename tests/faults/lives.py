@@ -17,8 +17,8 @@ from perdure.store.memory import MemoryStore, system_clock
 from perdure.store.sqlite.clock import this_machine
 from perdure.store.sqlite.engine import SqliteStore
 from perdure.testing.faults import Crash, Fault, FaultyStore
+from perdure.verify.database import verify
 from perdure.verify.examination import Report, examine
-from perdure.verify.file import verify
 from tests.faults import programs
 from tests.faults.memory import MemoryEvidence
 
@@ -167,8 +167,11 @@ def canonical(shelf: Shelf) -> dict[str, Any]:
 
 
 ANSWERS = frozenset(
-    {"step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published"}
-)
+    {
+        "step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published",
+        "patch_taken",
+    }
+)  # fmt: skip
 ENDS = frozenset({"run_started", "run_completed", "run_failed", "run_cancelled", "run_terminated"})
 
 

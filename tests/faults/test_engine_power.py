@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.verify.file import opened, verify
+from perdure.verify.database import opened, verify
 from tests.faults.disk import STRACE, Disk, calls
 from tests.house.tree import ROOT
 from tests.process import Spawner

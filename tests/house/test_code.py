@@ -28,9 +28,14 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/cli/main.py": (frozenset({"importlib.import_module"}), "finds command groups by folder"),
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
+    "src/perdure/verify/database.py": (frozenset({"importlib.import_module"}), "finds a reader by the URL's scheme"),
     "src/perdure/guard/link.py": (
         frozenset({"importlib.import_module"}),
         "finds a driver by the package that the connection's class comes from",
+    ),
+    "src/perdure/bench/site.py": (
+        frozenset({"importlib.import_module"}),
+        "finds a place to measure, by backend",
     ),
     "src/perdure/codec/base.py": (frozenset({"importlib.import_module"}), "finds a codec by its name in the settings"),
     "src/perdure/codec/pickle.py": (frozenset({"pickle"}), "the opt-in codec"),

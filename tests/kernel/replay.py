@@ -15,7 +15,7 @@ from tests.kernel.world import World, result
 
 ANSWERS = {
     EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.TIMER_FIRED, EventType.CHECKPOINT_REACHED,
-    EventType.VALUE_PUBLISHED,
+    EventType.VALUE_PUBLISHED, EventType.PATCH_TAKEN,
 }  # fmt: skip
 
 

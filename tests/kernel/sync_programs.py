@@ -53,6 +53,26 @@ async def sync_steps_twin() -> list[Any]:
 
 
 @sync
+def sync_patched() -> list[Any]:
+    seen: list[Any] = [ahead.blocking(1)]
+    for n in range(2):
+        if perdure.patched("more"):
+            seen.append(ahead.blocking(n))
+        seen.append(plus(n, 1))
+    return seen
+
+
+@twin
+async def sync_patched_twin() -> list[Any]:
+    seen: list[Any] = [await ahead(1)]
+    for n in range(2):
+        if perdure.patched("more"):
+            seen.append(await ahead(n))
+        seen.append(await plus.aio(n, 1))
+    return seen
+
+
+@sync
 def sync_loop() -> int:
     total = 0
     for _ in range(6):

@@ -13,8 +13,8 @@ import pytest
 from perdure.cli import main
 from perdure.errors import PerdureError
 from perdure.model.event import CHAIN_START, Draft, sealed
+from perdure.verify.database import verify
 from perdure.verify.examination import RULES
-from perdure.verify.file import verify
 from tests.verify.workload import fill
 
 COLUMNS = "type, at, op, kind, name, attempt, state, digest, detail, input, payload"

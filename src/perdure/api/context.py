@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.kernel.kinds.checkpoint import checkpoint
+from perdure.kernel.kinds.patched import patched
 from perdure.kernel.kinds.value import publish
 from perdure.kernel.scope import attempt, body
 from perdure.model.duration import Duration, microseconds
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from perdure.kernel.scope import StepScope
     from perdure.model.run import RunRow
 
-__all__ = ["BodyInfo", "StepInfo", "checkpoint", "info", "now", "publish", "random", "sleep", "step_info", "uuid4"]
+__all__ = [
+    "BodyInfo",
+    "StepInfo",
+    "checkpoint",
+    "info",
+    "now",
+    "patched",
+    "publish",
+    "random",
+    "sleep",
+    "step_info",
+    "uuid4",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

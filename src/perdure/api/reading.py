@@ -84,7 +84,7 @@ class Event:
         worker: worker that recorded it; None for events from outside.
         version: version of the workflow it was recorded under.
         op: id of the operation, such as ``4.1``.
-        kind: kind of the operation: step, timer, checkpoint, value.
+        kind: kind of the operation: step, timer, checkpoint, value, patch.
         name: name of the operation.
         attempt: number of the attempt, 0 where there are none.
         state: ``before>after`` where the run's state changed.

@@ -25,7 +25,7 @@ from perdure.kernel.unwind import aclose, close_generator, close_task
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from perdure.model.event import Event
 
@@ -34,6 +34,7 @@ logger: logging.Logger = logging.getLogger("perdure.run")
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
 _FAILED: str = EventType.STEP_FAILED.value
+_PATCHED: str = EventType.PATCH_TAKEN.value
 
 
 class Outcome(NamedTuple):
@@ -52,6 +53,7 @@ class Execution(Requests):
     epoch: int
     claims: int
     bridge: Any
+    ahead: Collection[Event]
     given_up: list[Operation]
     fresh: list[Operation]
     cancel_requested: bool = False
@@ -203,6 +205,7 @@ class Execution(Requests):
         self._main = _gone
         self.loop.execution = None
         self.bridge = None
+        self.ahead = ()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -210,6 +213,9 @@ class Execution(Requests):
         op_id = event.op or ""
         operation = self._pending.get(op_id)
         asked = (operation.kind, operation.name) if operation is not None else self._abandoned.get(op_id)
+        if asked is None and event.type == _PATCHED:  # the call has moved, or is gone
+            self.patches[event.name or ""] = True
+            return None
         if asked != (event.kind, event.name):
             recorded = f"{event.kind} {event.name!r} (event {event.seq}, {event.type})"
             requested = f"{asked[0]} {asked[1]!r}" if asked else "nothing"

@@ -24,9 +24,10 @@ from perdure.kernel.operation import Operation, OperationFuture
 from perdure.kernel.scope import Evicted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from perdure.kernel.marker import Marker
+    from perdure.model.event import Event
 
 logger: logging.Logger = logging.getLogger("perdure.run")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,6 +47,8 @@ class Requests:
     """False while the log is being replayed: nothing may start."""
     dead: bool = False
     bridge: Any = None
+    ahead: Collection[Event] = ()
+    """What is recorded and not delivered yet, oldest first."""
     _random: Random | None = None
 
     def __init__(self, run_id: str, codec: Any, steps: Any, info: Any = None) -> None:
@@ -60,6 +63,8 @@ class Requests:
         self.unrecorded: list[Operation] = []
         self._pending: dict[str, Operation] = {}
         self._abandoned: dict[str, tuple[str, str]] = {}
+        self.patches: dict[str, bool] = {}
+        """Answers given by `perdure.patched`, and the patches the log says were taken."""
 
     def check_alive(self) -> None:
         """Refuse every operation of a body that is being unwound."""
@@ -152,6 +157,10 @@ class Requests:
     def is_abandoned(self, operation: Operation) -> bool:
         """Whether `abandon` was called for it."""
         return operation.id in self._abandoned
+
+    def has_asked(self, op_id: str) -> bool:
+        """Whether the body waits for this operation, or has given it up."""
+        return op_id in self._pending or op_id in self._abandoned
 
     def now(self) -> datetime:
         """Return the run's logical time."""

@@ -74,6 +74,8 @@ class EventType(StrEnum):
     TIMER_FIRED = "timer_fired"
     CHECKPOINT_REACHED = "checkpoint_reached"
     VALUE_PUBLISHED = "value_published"
+    PATCH_TAKEN = "patch_taken"
+    """The run takes a change that was made to its workflow."""
 
 
 _S, _E = Status, EventType

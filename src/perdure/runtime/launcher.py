@@ -102,7 +102,7 @@ class Launcher:
             return
         early = run.tape.early
         for operation in fresh:
-            if early and self._must_wait(operation):
+            if self.gated or (early and self._must_wait(operation)):  # what is asked for later starts later
                 self.gated.append(operation)
             else:
                 operation.start(self)

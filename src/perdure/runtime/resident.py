@@ -67,6 +67,7 @@ class ResidentRun:
         self.execution: Execution = host.build(self)
         self.recorder: Recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
         self.tape: Tape = Tape(self.recorder)
+        self.execution.ahead = self.tape.undelivered
         self.attempts: Attempts = Attempts(self)
         self.launcher: Launcher = Launcher(self)
 

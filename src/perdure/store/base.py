@@ -70,6 +70,9 @@ class Store(Protocol):
 
     capabilities: Capabilities
     """What this backend is like. Constant."""
+    quiet_until: Callable[[], int]
+    """Returns until when, by its clock, a claim like the last would find nothing that `change_count` does not tell of;
+    0 where that is not known. No round trip: it keeps idle workers from asking."""
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
@@ -169,13 +172,6 @@ class Store(Protocol):
 
     def stats(self) -> StoreStats:
         """Count what there is, and say what this database really is and what is wrong with it. For people."""
-        ...
-
-    def quiet_until(self) -> int:
-        """Return until when a claim like the last one would find nothing that `change_count` does not tell of.
-
-        By the database's clock; 0 where that is not known. No round trip. It is what keeps idle workers from asking.
-        """
         ...
 
     def change_count(self) -> int:

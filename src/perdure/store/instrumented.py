@@ -35,6 +35,7 @@ class Instrumented:
         self.inner = inner
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
+        self.quiet_until: Callable[[], int] = inner.quiet_until
         self._translate = translate
         self._counts: dict[str, list[float]] = {}
         self._commits = 0
@@ -140,10 +141,6 @@ class Instrumented:
     def stats(self) -> StoreStats:
         """See `perdure.store.base.Store.stats`."""
         return self._call("stats", self.inner.stats)
-
-    def quiet_until(self) -> int:
-        """See `perdure.store.base.Store.quiet_until`."""
-        return self.inner.quiet_until()
 
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`."""

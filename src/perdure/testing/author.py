@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from itertools import count
 from typing import TYPE_CHECKING
@@ -150,7 +151,4 @@ def claims_for(worker_id: str, max_deaths: int = 3) -> Decide:
 
 
 def _object(tags: tuple[tuple[str, str], ...]) -> str | None:
-    if not tags:
-        return None
-    pairs = ", ".join(f'"{key}": "{value}"' for key, value in tags)
-    return f"{{{pairs}}}"
+    return json.dumps(dict(tags)) if tags else None

@@ -86,6 +86,7 @@ class FaultyStore:
         self.inner = inner
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
+        self.quiet_until: Callable[[], int] = inner.quiet_until
         self.at = at
         self.fault = fault
         self.repeat = repeat
@@ -188,10 +189,6 @@ class FaultyStore:
     def stats(self) -> StoreStats:
         """See `perdure.store.base.Store.stats`."""
         return self._cross("stats", self.inner.stats)
-
-    def quiet_until(self) -> int:
-        """See `perdure.store.base.Store.quiet_until`. Not a boundary either."""
-        return self.inner.quiet_until()
 
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`. Not a boundary: it says nothing that must be believed."""

@@ -12,8 +12,11 @@ from msgspec.msgpack import encode as pack
 from perdure.verify.evidence import Case, Fact, Finding, Unreadable, detail_of, facts_in
 
 RESULTS = frozenset(
-    {"step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published"}
-)
+    {
+        "step_completed", "step_failed", "step_cancelled", "timer_fired", "checkpoint_reached", "value_published",
+        "patch_taken",
+    }
+)  # fmt: skip
 """Events that answer an operation for good."""
 ATTEMPTS = frozenset({"step_attempt_failed", "step_intent", "step_heartbeat"})
 

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from perdure.verify.file import verify
+from perdure.verify.database import verify
 from tests.faults.storm.plan import Plan, make
 from tests.process import Child, Spawner
 

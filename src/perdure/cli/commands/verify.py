@@ -8,7 +8,7 @@ import click
 
 from perdure.cli import options
 from perdure.cli.output import print_json, print_line
-from perdure.verify.file import verify
+from perdure.verify.database import verify
 
 
 @click.command("verify")
@@ -22,7 +22,7 @@ from perdure.verify.file import verify
 def command(*, db: str, acks: Path | None, as_json: bool) -> int:
     """Check every invariant of the stored data.
 
-    Reads the tables of an SQLite file as they are, in one snapshot, beside workers that run. Exit code 1 and a list,
+    Reads the tables as they are, in one snapshot, beside workers that run. Exit code 1 and a list,
     if anything is broken.
     """
     acknowledged = [] if acks is None else acks.read_text("utf-8").split()

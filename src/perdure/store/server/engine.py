@@ -73,6 +73,8 @@ class ServerStore(Generic[L]):
         self._writes = 0
         """Batches of this process after which something may be due."""
         self._quiet_until = 0
+        self.quiet_until: Callable[[], int] = lambda: self._quiet_until
+        """Return until when nothing will be due of which no hint comes."""
 
     def open(self) -> None:
         """Connect, migrate, check what the server gives, and learn its clock."""
@@ -238,10 +240,6 @@ class ServerStore(Generic[L]):
         quiet = first != claim.NOW and before == self._writes
         self._quiet_until = min(first, self._clock.now() + _PATIENCE_US) if quiet else 0
         return first == claim.NOW
-
-    def quiet_until(self) -> int:
-        """Return until when nothing will be due of which no hint comes."""
-        return self._quiet_until
 
     # ---- workers ----
 

@@ -92,6 +92,8 @@ class SqliteStore:
         self.capabilities: Capabilities = _CAPABILITIES._replace(file=str(path))
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the common clock."""
+        self.quiet_until: Callable[[], int] = int
+        """Nothing is known: a look is cheap."""
         self._session: Session | None = None
         self._file = path
         self._identity: tuple[int, int] | None = None
@@ -363,10 +365,6 @@ class SqliteStore:
         with self._opened().reading() as connection, sound():
             found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
             return listing.stats(connection, self._clock.now(), found)
-
-    def quiet_until(self) -> int:
-        """Nothing is known: a look is cheap."""
-        return 0
 
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
@@ -13,12 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
-from perdure.errors import SchemaTooNew, UsageError
+from perdure.errors import UsageError
 from perdure.verify.evidence import Case, Fact, Grave, Standing
-from perdure.verify.examination import Report, examine
+from perdure.verify.schema import check_schema
 
-KNOWN_SCHEMA = 1
-"""The number of the last migration whose tables this reads."""
 _RUNS = "select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run order by no"
 _FACTS = """
     select run_no, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload,
@@ -81,21 +79,6 @@ class SqliteEvidence:
                 yield table, str(key)
 
 
-def verify(url: str, acknowledged: Iterable[str] = ()) -> Report:
-    """Check every invariant of the data in the file that ``url`` names. Changes nothing.
-
-    Args:
-        url: ``sqlite:///file.db``.
-        acknowledged: ids of runs whose start was confirmed to a caller.
-
-    Raises:
-        UsageError: there is no such file, or it is no database of this program.
-        SchemaTooNew: a newer release has migrated it.
-    """
-    with opened(url) as evidence:
-        return examine(evidence, acknowledged)
-
-
 @contextmanager
 def opened(url: str) -> Iterator[SqliteEvidence]:
     """Lend the rows of the file that ``url`` names.
@@ -141,9 +124,4 @@ def _check_schema(connection: apsw.Connection, path: Path) -> None:
         message = f"{path}: not a database of perdure"
         raise UsageError(message)
     last = connection.execute("select max(number) from schema_migration").get
-    if last != KNOWN_SCHEMA:
-        if isinstance(last, int) and last > KNOWN_SCHEMA:
-            message = f"{path} has schema {last:04d}, this release knows {KNOWN_SCHEMA:04d}"
-            raise SchemaTooNew(message)
-        message = f"{path}: its schema is not complete"
-        raise UsageError(message, hint="run `perdure migrate`")
+    check_schema(str(path), last)

@@ -1,0 +1,83 @@
+"""What the readers of database servers share: every query is asked inside one snapshot, and its rows come one by one.
+
+Runs are taken a page at a time, in the order of their ids, and their logs in one query per page in the order of the
+log's key: the server sorts nothing, and nothing is kept here but a page of rows and the log of one run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from perdure.verify.evidence import Case, Fact, Grave, Standing
+
+Query = Callable[[str, Sequence[Any]], Iterator[tuple[Any, ...]]]
+"""(statement with %s for values, values) -> rows. One at a time: the last one is read to its end, or closed."""
+_RUNS = """
+    select id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run
+    where id > %s order by id limit 500
+"""
+_FACTS = """
+    select run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload,
+        chain
+    from event where run_id in ({}) order by run_id, seq
+"""
+_INBOX = "select run_id, n from inbox where run_id in ({}) order by run_id, n"
+_STRAYS = "select distinct c.run_id from {} as c where not exists (select 1 from run as r where r.id = c.run_id)"
+
+
+class ServerEvidence:
+    """`perdure.verify.evidence.Evidence` of one snapshot of a server.
+
+    Args:
+        query: asks the server.
+        tags: statement with run id, key and value of the tags of the runs in ``({})``.
+        stray_tags: statement with the keys of tags that belong to no run.
+    """
+
+    def __init__(self, query: Query, tags: str, stray_tags: str) -> None:
+        self._query = query
+        self._tags = tags
+        self._strays = {
+            "event": _STRAYS.format("event"), "inbox": _STRAYS.format("inbox"), "tag": stray_tags,
+        }  # fmt: skip
+
+    def damage(self) -> Iterator[str]:
+        """Yield nothing: what a server finds wrong with its files it says by itself, when they are read."""
+        return iter(())
+
+    def cases(self) -> Iterator[Case]:
+        """Yield every run, in the order of their ids."""
+        last = ""
+        while rows := [Standing._make(row) for row in self._query(_RUNS, (last,))]:
+            last = rows[-1].id
+            ids = [row.id for row in rows]
+            waiting: defaultdict[str, list[int]] = defaultdict(list)
+            for run_id, n in self._of(_INBOX, ids):
+                waiting[run_id].append(n)
+            tags: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+            for run_id, key, value in self._of(self._tags, ids):
+                tags[run_id].add((key, value))
+            logs = groupby(self._of(_FACTS, ids), key=itemgetter(0))
+            run_id, log = next(logs, ("", iter(())))
+            for row in rows:
+                facts = [Fact._make(fact[1:]) for fact in log] if run_id == row.id else []
+                if run_id == row.id:
+                    run_id, log = next(logs, ("", iter(())))
+                yield Case(row, facts, waiting.get(row.id, []), tags.get(row.id, set()))
+
+    def _of(self, sql: str, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        return self._query(sql.format(", ".join(["%s"] * len(ids))), ids)
+
+    def graves(self) -> Iterator[Grave]:
+        """Yield every tombstone."""
+        return map(Grave._make, self._query("select run_id, status from request order by run_id", ()))
+
+    def strays(self) -> Iterator[tuple[str, str]]:
+        """Yield table and key of rows that belong to no run."""
+        for table, sql in self._strays.items():
+            for (key,) in self._query(sql, ()):
+                yield table, str(key)
