@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-everywhere = pytest.mark.parametrize("world", ["sqlite", "postgres", "mariadb"], indirect=True)
-on_servers = pytest.mark.parametrize("world", ["postgres", "mariadb"], indirect=True)
-on_postgres = pytest.mark.parametrize("world", ["postgres"], indirect=True)
-on_mysql = pytest.mark.parametrize("world", ["mariadb"], indirect=True)
+LONGER = pytest.mark.timeout(60)  # the first case on a server has to start it
+SERVERS = [pytest.param(kind, marks=LONGER) for kind in ("postgres", "mariadb")]
+everywhere = pytest.mark.parametrize("world", ["sqlite", *SERVERS], indirect=True)
+on_servers = pytest.mark.parametrize("world", SERVERS, indirect=True)
+on_postgres = pytest.mark.parametrize("world", SERVERS[:1], indirect=True)
+on_mysql = pytest.mark.parametrize("world", SERVERS[1:], indirect=True)

@@ -39,7 +39,7 @@ async def test_case_ops_07(world: World, caplog: pytest.LogCaptureFixture, times
     Source: dbos-inc/dbos-transact-java#293.
     """
     caplog.set_level(logging.DEBUG, "perdure")
-    engines = [world.engine(name=f"W{n}", concurrency=3) for n in range(4)]
+    engines = [world.engine(name=f"W{n}", concurrency=3, lease="10s") for n in range(4)]
     await asyncio.gather(*(engine.open() for engine in engines))
     async with world.client() as client:
         await asyncio.gather(*(client.start(flows.trivial, 1, id="same") for _ in range(times)))

@@ -56,8 +56,8 @@ def test_nothing_acknowledged_is_lost_with_the_primary(
     runs = scene.check(load)
     with capsys.disabled():
         print(
-            f"\nprimary killed: promoted after {promoted - killed:.2f} s, work went on {back - begin:.2f} s after there "
-            f"was a standby again; {runs} runs",
+            f"\nprimary killed: standby promoted after {promoted - killed:.2f} s; with a standby of its own, "
+            f"work went on after {back - begin:.2f} s; {runs} runs",
             end="",
         )
     assert third.execute("select pg_is_in_recovery()") == [(True,)]

@@ -66,8 +66,8 @@ def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
 @pytest.mark.timeout(60)
 def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> None:
     """Frozen in the middle of its work, as by a stalled disk: connections stay, and nothing answers."""
-    quick = {} if kind == "mariadb" else {"connect_timeout": "2"}
-    store = open_store(database.server.url(database.name, **quick), StoreOptions(busy_timeout_s=0.5))
+    quick = "" if kind == "mariadb" else "?connect_timeout=2"
+    store = open_store(database.url + quick, StoreOptions(busy_timeout_s=0.5))
     store.open()
     author = Author("run-1", store.now())
     store.commit([author.create(), author.claimed("w")])

@@ -153,7 +153,7 @@ class Dialect(Protocol[L]):
         ...
 
     def secure(self, link: L) -> None:
-        """Have the commit that follows, or this statement's own, wait until all that can be seen is as safe as promised.
+        """Have the commit that follows, or that of this call, wait until all that can be seen is as safe as promised.
 
         A server that was killed while it waited for its standby shows afterwards what only it has.
         """
