@@ -115,11 +115,14 @@ async def test_every_kind_of_boundary(
 ) -> None:
     store = await fault_free(shelf, "plain")
     numbers = sorted(some_of(store.trace, fault))
+    if kind == "mariadb":  # where each takes longer, each fault has its half
+        numbers = numbers[list(Fault).index(fault) % 2 :: 2]
     shelf.clear()
     injected = await inject(shelf, "plain", fault, iter(numbers))
     with capsys.disabled():
         print(f"\nplain on {kind}: {injected} boundaries x {fault}", end="")
-    assert injected >= 6
+    assert injected >= len(numbers) - 2
+    assert injected >= 2
 
 
 @pytest.mark.nightly
