@@ -25,6 +25,7 @@ NOTE = "<!-- Written by scripts/python_reference.py from the code. Change the co
 GROUPS: dict[str, tuple[str, ...]] = {
     "Defining": ("step", "workflow", "Retry", "Duration", "AsyncStep", "SyncStep", "Workflow"),
     "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
+    "Queues": ("Queue", "Rate", "Start", "QueueHandle", "QueueInfo", "QueueChange", "QueueSettings", "SyncQueueHandle"),
     "Inside a workflow": (
         "sleep",
         "now",
@@ -49,7 +50,7 @@ INTERNAL = frozenset(
         "SyncEngine.start_call",
     }
 )  # fmt: skip
-MADE_BY_USERS = frozenset({"Database", "Engine", "Retry", "SyncEngine"})
+MADE_BY_USERS = frozenset({"Database", "Engine", "Queue", "Rate", "Retry", "Start", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
     "error": "Catch it to catch every error of Perdure.",
@@ -138,7 +139,7 @@ def _class(name: str, thing: Any) -> Iterator[str]:
             yield f"#### {name}.{member}()"
             yield _code(_signature(member, getattr(thing, member)))
             yield _text(inspect.getdoc(getattr(thing, member)))
-    if name in ("SyncEngine", "SyncRun"):
+    if name in ("SyncEngine", "SyncQueueHandle", "SyncRun"):
         asynchronous = name.removeprefix("Sync")
         crossing = ", ".join(f"`{member}`" for member in _members(thing) if _is_crossing(thing, member))
         yield f"As in [{asynchronous}](#{asynchronous.lower()}), without `await`: {crossing}."

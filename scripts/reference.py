@@ -42,6 +42,11 @@ def cli_page() -> str:
     lines += [f"| [`{one.name}`](#perdure-{one.name}) | {_cell(_paragraphs(one)[0])} |" for one in shown]
     for command in shown:
         lines += ["", *_command(command)]
+        if isinstance(command, click.Group):
+            for name in command.list_commands(CONTEXT):
+                part = command.get_command(CONTEXT, name)
+                if part is not None:
+                    lines += ["", *_command(part, f"{command.name} {name}", "####")]
     return "\n".join(lines) + "\n"
 
 
@@ -54,10 +59,12 @@ def _paragraphs(command: click.Command) -> list[str]:
     return [" ".join(part.split()) for part in inspect.cleandoc(command.help or "").split("\n\n")]
 
 
-def _command(command: click.Command) -> list[str]:
+def _command(command: click.Command, path: str | None = None, level: str = "###") -> list[str]:
     arguments = [one for one in command.params if isinstance(one, click.Argument)]
-    usage = " ".join(["perdure", str(command.name), *(one.metavar or str(one.name).upper() for one in arguments)])
-    lines = [f"### `perdure {command.name}`", "", f"`{usage} [OPTIONS]`"]
+    path = path or str(command.name)
+    usage = " ".join(["perdure", path, *(one.metavar or str(one.name).upper() for one in arguments)])
+    more = "COMMAND" if isinstance(command, click.Group) else "[OPTIONS]"
+    lines = [f"{level} `perdure {path}`", "", f"`{usage} {more}`"]
     for paragraph in _paragraphs(command):
         lines += ["", paragraph]
     options = [one for one in command.params if isinstance(one, click.Option)]

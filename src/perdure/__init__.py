@@ -19,9 +19,11 @@ from perdure.api.context import (
 )
 from perdure.api.decorators import Workflow, step, workflow
 from perdure.api.engine import Engine
+from perdure.api.many import Start
+from perdure.api.queues import QueueChange, QueueHandle, QueueInfo, QueueSettings
 from perdure.api.reading import Event, RunInfo
 from perdure.api.run import Run
-from perdure.api.sync import SyncEngine, SyncRun
+from perdure.api.sync import SyncEngine, SyncQueueHandle, SyncRun
 from perdure.errors import (
     CodecError,
     Diverged,
@@ -55,6 +57,7 @@ from perdure.kernel import ordered
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.model.duration import Duration
 from perdure.model.policy import Retry
+from perdure.model.queue import Queue, Rate
 from perdure.model.status import EventType, Status
 
 ordered.install()
@@ -62,10 +65,11 @@ ordered.install()
 __version__ = "0.1.0"
 __all__ = [
     "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
-    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Retry",
-    "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
-    "RunTimedOut", "SchemaTooNew", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
-    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncRun", "SyncStep",
-    "UsageError", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish",
-    "random", "sleep", "step", "step_info", "uuid4", "workflow",
+    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Queue",
+    "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError",
+    "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start",
+    "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt",
+    "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "UsageError",
+    "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random",
+    "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

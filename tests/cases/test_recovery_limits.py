@@ -45,7 +45,9 @@ def claim_and_die(store: Store, run_workflow: str, ids: CommitIds) -> None:
     store.register(WorkerRow(name, name, "host", 1, "live", now, now, now + 50_000, '["default"]', "[]"))
     request = ClaimRequest(name, ("default",), (run_workflow,), 1)
     who = Claimant(name, "3.11", 3)
-    assert store.claim(request, lambda row, recent, at: decide(row, recent, who, at, ids.take()))
+    claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, ids.take()))
+    assert claims is not None
+    assert claims.taken
     while name not in store.sweep():
         time.sleep(0.01)
 

@@ -204,7 +204,7 @@ def test_reading_makes_no_file(shell: Shell) -> None:
 
 def test_migrate_makes_a_database_and_says_so(shell: Shell) -> None:
     told = shell("migrate")
-    assert (told.code, told.out) == (0, f"{shell.db}: schema 0001_initial is current\n")
+    assert (told.code, told.out) == (0, f"{shell.db}: schema 0002_queues is current\n")
     assert shell("migrate").out == told.out
     assert shell("doctor").code == 0
 

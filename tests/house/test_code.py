@@ -28,6 +28,7 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/cli/main.py": (frozenset({"importlib.import_module"}), "finds command groups by folder"),
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
+    "src/perdure/store/bulk.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
     "src/perdure/verify/database.py": (frozenset({"importlib.import_module"}), "finds a reader by the URL's scheme"),
     "src/perdure/guard/link.py": (
         frozenset({"importlib.import_module"}),

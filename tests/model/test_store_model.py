@@ -14,12 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from perdure.model.claim import ClaimRequest
+from perdure.model.claim import ClaimRequest, Claims
 from perdure.model.event import tail_of
 from perdure.model.filter import RunFilter
+from perdure.model.queue import FLAGS, LIMITS
 from perdure.model.run import RunRow
 from perdure.model.status import EventType, Status
-from perdure.model.write import COMMITTED, Append, Failed, Outcome, Write
+from perdure.model.write import COMMITTED, Append, Failed, Outcome, SetQueue, Write
 from perdure.store.base import StoreOptions
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
@@ -75,6 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.batch: list[Write] = []
         self.sent: list[Append] = []
         self.busy = 0
+        self.changes = 0
 
     @initialize()
     def open(self) -> None:
@@ -98,17 +100,39 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ---- building a batch ----
 
-    @rule(run_id=run_ids, who=st.integers(0, 9), delay=moments, priority=st.integers(-1, 2), tagged=st.booleans())
-    def create(self, run_id: str, who: int, delay: int, priority: int, *, tagged: bool) -> None:
+    @rule(
+        run_id=run_ids, who=st.integers(0, 9), delay=moments, priority=st.integers(-1, 2), tagged=st.booleans(),
+        key=st.sampled_from([None, "x", "y"]), unique=st.sampled_from([None, None, "u"]), owned=st.booleans(),
+    )  # fmt: skip
+    def create(
+        self, run_id: str, who: int, delay: int, priority: int, *, tagged: bool, key: str | None = None,
+        unique: str | None = None, owned: bool = False,
+    ) -> None:  # fmt: skip
         author = Author(run_id, self.time)
         self.authors[run_id].append(author)
         tags = (("team", "a"), ("n", str(priority))) if tagged else ()
         queue, workflow = f"q{priority % 2}", f"wf{who % 2}"
         self.batch.append(
             author.create(
-                fresh=False, queue=queue, workflow=workflow, priority=priority, wake_at=self.time + delay, tags=tags
+                fresh=False, queue=queue, workflow=workflow, priority=priority, wake_at=self.time + delay, tags=tags,
+                partition_key=key, deduplication_key=unique, owner=WORKERS[who % 3] if owned and who > 5 else None,
             )
-        )
+        )  # fmt: skip
+
+    @rule(
+        queue=st.sampled_from(["q0", "q1"]),
+        values=st.dictionaries(st.sampled_from(LIMITS), st.none() | st.integers(1, 2), max_size=2),
+        flags=st.dictionaries(st.sampled_from([*FLAGS, "paused"]), st.integers(0, 1), max_size=2),
+        ageing=st.none() | st.integers(1, 30), rate=st.none() | st.integers(1, 2), declared=st.booleans(),
+    )  # fmt: skip
+    def set_queue(
+        self, queue: str, values: dict[str, int | None], flags: dict[str, int | None], ageing: int | None,
+        rate: int | None, *, declared: bool,
+    ) -> None:  # fmt: skip
+        self.changes += 1
+        rates = {"rate_limit": rate, "rate_us": None if rate is None else 30}
+        pairs = tuple({**values, **flags, **rates, "ageing_us": ageing}.items())
+        self.batch.append(SetQueue(queue, pairs, self.time, "ada", "", self.changes, declared))
 
     @rule(run_id=run_ids, who=st.integers(0, 9))
     def fork_view(self, run_id: str, who: int) -> None:
@@ -179,17 +203,23 @@ class StoreMachine(RuleBasedStateMachine):
                     authors[place].tail, authors[place].epoch = tail_of(log[-1]), row.epoch
                     authors[place].status = Status(row.status)
 
-    @rule(worker_id=worker_ids, limit=st.integers(0, 3), take_over=st.booleans(), narrow=st.booleans())
-    def claim(self, worker_id: str, limit: int, *, take_over: bool, narrow: bool) -> None:
+    @rule(
+        worker_id=worker_ids, limit=st.integers(0, 3), take_over=st.booleans(), narrow=st.booleans(),
+        only=st.none() | run_ids, shares=st.sampled_from([(), (1, 1), (0, 3)]),
+    )  # fmt: skip
+    def claim(
+        self, worker_id: str, limit: int, *, take_over: bool, narrow: bool, only: str | None, shares: tuple[int, ...]
+    ) -> None:
         workflows = ("wf1",) if narrow else ("wf0", "wf1")
-        request = ClaimRequest(worker_id, ("q0", "q1"), workflows, limit, take_over)
+        request = ClaimRequest(worker_id, ("q0", "q1"), workflows, limit, take_over, only, shares)
         decided: dict[str, Any] = {}
         decide = claims_for(worker_id)
 
         def same(row: Any, recent: Any, now: int) -> Any:
             return decided.setdefault(row.id, decide(row, recent, now))
 
-        expected, found = (store.claim(request, same) or [] for store in self.stores)
+        # Why more was not taken is each one's own: a store need not look for what it cannot take.
+        expected, found = ((store.claim(request, same) or Claims([])).taken for store in self.stores)
         assert found == expected
         for claimed in expected:
             author = Author(claimed.row.id, self.time)

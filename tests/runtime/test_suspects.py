@@ -60,7 +60,8 @@ def die_once(store: Store, name: str, commit_id: int) -> None:
     who = Claimant(name, "3.11", 3)
     request = ClaimRequest(name, ("default",), ("suspect",), 5)
     claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, commit_id))
-    assert [claimed.row.id for claimed in claims or ()] == ["s"]
+    assert claims is not None
+    assert [claimed.row.id for claimed in claims.taken] == ["s"]
     deadline = time.monotonic() + 5
     while name not in store.sweep():
         assert time.monotonic() < deadline

@@ -105,8 +105,8 @@ def test_another_schema_is_told_from_ours(new_database: Callable[[str], Database
         store.open()
         store.close()
         schema = "perdure." if kind == "postgres" else ""
-        empty.execute(f"insert into {schema}schema_migration values (9999, 'future', 'x', 0)")
-        with pytest.raises(SchemaTooNew, match="9999"):
+        empty.execute(f"insert into {schema}schema_migration values (77, 'future', 'x', 0)")
+        with pytest.raises(SchemaTooNew, match="77"):
             verify(empty.url)
 
 

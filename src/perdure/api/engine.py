@@ -8,29 +8,33 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from perdure.api import acting, reading
+from perdure.api import reading
 from perdure.api.collect import collect
 from perdure.api.decorators import P, Workflow
+from perdure.api.many import start_many
+from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
+from perdure.api.queues import Routes, change, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
-from perdure.api.starting import check_existing, prepare
+from perdure.api.starting import check_existing, found_by_key, prepare
 from perdure.codec.base import open_chain
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.duration import Duration
-from perdure.model.write import Committed
+from perdure.model.queue import QueueRow
+from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
 from perdure.store.base import StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-    from datetime import datetime
+    from collections.abc import Callable, Coroutine, Iterable
     from types import ModuleType
 
-    from perdure.api.reading import RunInfo
+    from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.model.queue import Queue
     from perdure.runtime.settings import Settings
 
 logger: logging.Logger = logging.getLogger("perdure.run")
@@ -41,7 +45,7 @@ _PAUSE_S = 0.2
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
-class Engine:
+class Engine(Operations):
     """Start runs and, unless ``worker=False``, execute them on the caller's event loop.
 
     Use it as an async context manager, or call `open` and `close`.
@@ -50,10 +54,13 @@ class Engine:
         url: database; ``$PERDURE_DB`` or ``sqlite:///perdure.db`` by default.
         workflows: workflow functions, or modules whose workflows are meant.
         worker: execute due runs in this process; False for a client only.
-        queues: queues served.
+        queues: queues served: names, or `Queue` objects, which also declare their limits in the database; or names
+            with weights, such as ``{"mail": 3, "reports": 1}``. Queues that all have runs share the worker by weight.
         concurrency: runs that may be active at once in this process.
         lease: how long a silent worker keeps its runs.
         grace: how long steps in flight may go on when the engine closes.
+        routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
+            names no queue. The first that matches counts.
         durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
@@ -66,17 +73,23 @@ class Engine:
 
     def __init__(
         self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), *, worker: bool = True,
-        queues: Iterable[str] = ("default",), concurrency: int = 100, lease: Duration = "10s", grace: Duration = "30s",
-        durability: str = "host", **options: Any,
+        queues: Iterable[str | Queue] | Mapping[str, int] = ("default",), concurrency: int = 100,
+        lease: Duration = "10s", grace: Duration = "30s", durability: str = "host",
+        routes: Mapping[str, str] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.url: str = url or os.environ.get("PERDURE_DB") or DEFAULT_URL
         self._name: str | None = options.pop("name", None)
         self._only: str | None = options.pop("only", None)
         codecs = options.pop("codecs", ("json",))
         access = {name: options.pop(name) for name in ("read_only", "create", "migrate") if name in options}
+        self._served = served(queues)
+        self._routes = Routes(routes)
+        self._counted: set[str] = set()
+        """Queues that are known to hand their runs out by themselves: none is claimed as it is created."""
         self._settings: Settings = build_settings(
-            queues=queues, concurrency=concurrency, lease=lease, grace=grace, **options
-        )
+            queues=self._served.names, weights=self._served.weights, concurrency=concurrency, lease=lease, grace=grace,
+            **options,
+        )  # fmt: skip
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
@@ -99,6 +112,7 @@ class Engine:
         connection = Connection(self._store, self._codec)
         await connection.open()
         self._connection = connection
+        await self._declare(connection)
         if self._with_worker:
             host = Host(
                 store=self._store, writer=connection.writer, reader=connection.reader,
@@ -115,6 +129,13 @@ class Engine:
                 raise
             self._worker = worker
         return self
+
+    async def _declare(self, connection: Connection) -> None:
+        for queue in self._served.declared:
+            values = queue.values()
+            if QueueRow(queue.name)._replace(**values).is_counted:  # type: ignore[arg-type]
+                self._counted.add(queue.name)
+            await change(connection, queue.name, values, reason="declared in the code", declared=True)
 
     async def close(self) -> None:
         """Stop the worker in good order and let go of the database. May be called twice.
@@ -187,25 +208,29 @@ class Engine:
     @overload
     async def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+        queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str = "default",
+        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
         priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
-        self, workflow: str, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
+        self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, **kwargs: Any,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]: ...  # fmt: skip
     async def start(
-        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
+        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, **kwargs: Any,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]:  # fmt: skip
         """Record a run and return a handle on it. Once this returns, the run exists whatever happens.
 
@@ -215,12 +240,15 @@ class Engine:
             workflow: workflow function, or its name.
             *args: arguments of the workflow.
             id: id of the run; a new one by default.
-            queue: queue to put it on.
+            queue: queue to put it on; by default the one that ``routes`` name for the workflow, else ``default``.
             priority: higher is sooner.
             delay: earliest time to begin, from now.
             version: version to run; the registered one by default.
             timeout: time limit of the whole run, from now.
             tags: text to text, to list runs by.
+            partition_key: whose run it is: what a queue is fair to, and limits by.
+            deduplication_key: while a run of the same queue with this key has not ended, that run is returned instead,
+                whatever its workflow and arguments.
             **kwargs: arguments of the workflow.
 
         Raises:
@@ -231,33 +259,61 @@ class Engine:
         """
         return await self.start_call(
             workflow, args, kwargs, id=id, queue=queue, priority=priority, delay=delay, version=version,
-            timeout=timeout, tags=tags,
+            timeout=timeout, tags=tags, partition_key=partition_key, deduplication_key=deduplication_key,
         )  # fmt: skip
 
     async def start_call(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, id: str | None = None,
-        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
-    ) -> Run[Any]:  # fmt: skip
-        """Start a run whose arguments may have the names of options; see `start`."""
-        connection = self.connection
-        name, definition = self._resolve(workflow)
-        worker = self._worker
-        own = worker is not None and worker.has_room and definition is not None and queue in self._settings.queues
-        create = prepare(
-            connection, name, definition, args, kwargs, id=id, queue=queue, priority=priority, delay=delay,
-            version=version, timeout=timeout, tags=tags, claim_for=worker if own else None,
-        )  # fmt: skip
-        if own and create.row.owner is not None:
-            outcome = await connection.answered(cast("Worker", worker).create(create))
-        else:
+        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+    ) -> Run[Any]:
+        """Start a run whose arguments may have the names of options; see `start` for those."""
+        connection, worker = self.connection, self._worker
+        definition, options = self._call(workflow, options)
+        queue = options["queue"]
+        may = worker is not None and definition is not None and queue in self._served.names
+        own = worker if may and queue not in self._counted and cast("Worker", worker).has_room else None
+        create = prepare(connection, definition or workflow, args, kwargs, claim_for=own, **options)
+        if own is None or create.row.owner is None:
             outcome = await connection.write(create)
-            if worker is not None and isinstance(outcome, Committed):
-                worker.want_claim()
+        else:
+            outcome = await connection.answered(own.create(create))
+            if isinstance(outcome, Counted):  # nothing is recorded: its queue hands its runs out by itself
+                self._counted.add(queue)
+                create = prepare(connection, definition or workflow, args, kwargs, claim_for=None, **options)
+                outcome = await connection.write(create)
         if isinstance(outcome, Committed):
+            if worker is not None and create.row.owner is None:
+                worker.want_claim()
             return Run(self, create.row.id, is_new=True)
+        if isinstance(outcome, Existing) and (holder := found_by_key(create, outcome)) is not None:
+            return Run(self, holder)
         await check_existing(connection, create, outcome, definition)
         return Run(self, create.row.id)
+
+    def _call(self, workflow: Any, options: dict[str, Any]) -> tuple[WorkflowDefinition | None, dict[str, Any]]:
+        name, definition = self._resolve(workflow)
+        if options.get("queue") is None:
+            options = {**options, "queue": self._routes.queue_of(name)}
+        return definition, options
+
+    async def start_many(self, starts: Iterable[Start]) -> list[Run[Any]]:
+        """Start many runs, with few transactions for all of them, and return their handles in order.
+
+        All are checked before the first is recorded. Each is then a start by itself, so the call can be repeated.
+
+            runs = await engine.start_many(perdure.Start(fulfil, order, id=order.id) for order in orders)
+
+        Raises:
+            UsageError: wrong arguments or options; nothing is stored.
+            CodecError: an argument cannot be stored; nothing is.
+            IdConflict: an id belongs to another start; the others are recorded.
+            StoreError: the database cannot be used.
+        """
+        return await start_many(self, starts)
+
+    def check_start(self, start: Start) -> None:
+        """Raise what a start would raise before it records anything. Internal."""
+        definition, options = self._call(start.workflow, start.options)
+        prepare(self.connection, definition or start.workflow, start.args, start.kwargs, claim_for=None, **options)
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
@@ -273,59 +329,6 @@ class Engine:
     def get(self, run_id: str) -> Run[Any]:
         """Return a handle on a run by its id, without looking whether it exists."""
         return Run(self, run_id)
-
-    async def list(
-        self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
-        queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
-        until: datetime | None = None, limit: int | None = None, cursor: str | None = None,
-    ) -> AsyncIterator[RunInfo]:  # fmt: skip
-        """Iterate over the runs that match, newest first.
-
-        Args:
-            status: one state or several.
-            workflow: workflow or its name.
-            version: version of the workflow.
-            queue: name of the queue.
-            tag: tags that the run must have.
-            since: created at or after this time.
-            until: created before this time.
-            limit: at most so many.
-            cursor: id of the run after which to go on.
-        """
-        query = await reading.build_filter(
-            self.connection, status=status, workflow=workflow, version=version, queue=queue, tag=tag, since=since,
-            until=until, cursor=cursor,
-        )  # fmt: skip
-        async for info in reading.pages(self.connection, query, limit):
-            yield info
-
-    async def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
-        """Ask a run to stop; see `Run.cancel`."""
-        done = await acting.cancel(self.connection, run_id, actor=actor, reason=reason)
-        if self._worker is not None:
-            self._worker.message_sent(run_id)
-        return done
-
-    async def retry(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> str:
-        """Let a failed or parked run go on; completed steps keep their results. Returns what was done, in one line.
-
-        Raises:
-            RunNotFound: there is no such run.
-            UsageError: the run is neither failed nor parked.
-        """
-        told = await acting.retry(self.connection, run_id, actor=actor, reason=reason)
-        if self._worker is not None:
-            self._worker.want_claim()
-        return told
-
-    async def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
-        """Delete a finished run's history; its id stays taken.
-
-        Raises:
-            RunNotFound: there is no such run.
-            UsageError: the run has not ended.
-        """
-        await acting.purge(self.connection, run_id, actor=actor, reason=reason)
 
     async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
         """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.errors import InvalidValue, UsageError
-from perdure.kernel.definition import check_name
 from perdure.model.duration import Duration, microseconds
 from perdure.runtime.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-NAMED = {"url", "workflows", "worker", "queues", "concurrency", "lease", "grace", "durability"}
+NAMED = {"url", "workflows", "worker", "queues", "concurrency", "lease", "grace", "durability", "routes"}
 """Parameters of the engine that are written out, so never among the options here."""
 DURATIONS = {"poll": "poll_us", "hint": "hint_us", "evict_after": "evict_after_us", "ahead": "ahead_us"}
 COUNTS = {"threads", "max_deaths", "ahead_results"}
@@ -20,18 +16,22 @@ _DAY_US = 86_400_000_000
 
 
 def build_settings(
-    *, queues: Iterable[str], concurrency: int, lease: Duration, grace: Duration, **options: Any
+    *,
+    queues: tuple[str, ...],
+    weights: tuple[int, ...] = (),
+    concurrency: int,
+    lease: Duration,
+    grace: Duration,
+    **options: Any,
 ) -> Settings:
     """Return checked settings.
 
     Raises:
         UsageError: an unknown option, a value out of range, or two values that contradict each other; names both.
     """
-    if isinstance(queues, str):
-        message = f"queues must be a list of names, not the text {queues!r}"
-        raise InvalidValue(message)
     values: dict[str, Any] = {
-        "queues": tuple(check_name(queue, "a queue's name") for queue in queues),
+        "queues": queues,
+        "weights": weights,
         "concurrency": _count("concurrency", concurrency),
         "lease_us": _span("lease", lease, 300_000, _DAY_US),
         "grace_us": _span("grace", grace, 0, _DAY_US),
@@ -47,9 +47,6 @@ def build_settings(
             known = ", ".join(sorted({*NAMED, *DURATIONS, *COUNTS, "max_bytes", "name", "codecs"}))
             message = f"there is no setting {name!r}; there are {known}"
             raise UsageError(message)
-    if not values["queues"]:
-        message = "queues must name at least one queue"
-        raise InvalidValue(message)
     settings = Settings(**values)
     if settings.poll_us < settings.hint_us:
         settings = Settings(**{**values, "hint_us": settings.poll_us})

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.runtime.worker import Worker
 
 _PRIORITY = 2**31
+_PARTITION_KEY = 200
 _STARTED: str = EventType.RUN_STARTED.value
 _PENDING = f">{Status.PENDING}"
 _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
@@ -81,9 +82,10 @@ def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def prepare(
-    connection: Connection, name: str, definition: WorkflowDefinition | None, args: tuple[Any, ...],
-    kwargs: dict[str, Any], *, id: str | None, queue: str, priority: int, delay: Duration | None,
-    version: str | None, timeout: Duration | None, tags: Mapping[str, str] | None, claim_for: Worker | None,
+    connection: Connection, workflow: WorkflowDefinition | str, args: tuple[Any, ...], kwargs: dict[str, Any], *,
+    queue: str, id: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
+    timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+    deduplication_key: str | None = None, claim_for: Worker | None,
 ) -> Create:  # fmt: skip
     """Return the write that records a run, claimed for ``claim_for`` at once if given.
 
@@ -91,17 +93,11 @@ def prepare(
         UsageError: an option has a wrong value.
         CodecError: an argument cannot be stored.
     """
+    definition = None if isinstance(workflow, str) else workflow
+    name = workflow if isinstance(workflow, str) else workflow.name
     run_id = uuid7() if id is None else check_name(id, "a run id")
-    check_name(queue, "a queue's name")
-    if type(priority) is not int or not -_PRIORITY <= priority < _PRIORITY:
-        message = f"priority must be a whole number of 32 bits, not {priority!r}"
-        raise InvalidValue(message)
-    if version is not None:
-        check_name(version, "a version")
-    bound = (version or "0.0.0") if definition is None else definition.version
-    if version is not None and version != bound:
-        message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
-        raise VersionError(message)
+    _check_place(queue, priority, partition_key, deduplication_key)
+    bound = _bound_version(name, definition, version)
     given = encode_input(name, definition, args, kwargs, connection.codec)
     pairs = check_tags(tags)
     now = connection.store.now()
@@ -119,9 +115,40 @@ def prepare(
     row = RunRow(
         run_id, name, bound, status.value, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
         start_digest(name, given, connection.codec), msgspec.json.encode(dict(pairs)).decode() if pairs else None, None,
-        now, now,
+        now, now, partition_key,
     )  # fmt: skip
-    return Create(row, seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take()), id is None, pairs)
+    events = seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take())
+    return Create(row, events, id is None, pairs, deduplication_key)
+
+
+def _check_place(queue: str, priority: int, partition_key: str | None, deduplication_key: str | None) -> None:
+    check_name(queue, "a queue's name")
+    if type(priority) is not int or not -_PRIORITY <= priority < _PRIORITY:
+        message = f"priority must be a whole number of 32 bits, not {priority!r}"
+        raise InvalidValue(message)
+    if partition_key is not None:
+        check_name(partition_key, "a partition key")
+        if len(partition_key) > _PARTITION_KEY:
+            message = f"a partition key must be a text of 1 to {_PARTITION_KEY} characters, not of {len(partition_key)}"
+            raise InvalidValue(message)
+    if deduplication_key is not None:
+        check_name(deduplication_key, "a deduplication key")
+
+
+def _bound_version(name: str, definition: WorkflowDefinition | None, version: str | None) -> str:
+    if version is not None:
+        check_name(version, "a version")
+    bound = (version or "0.0.0") if definition is None else definition.version
+    if version is not None and version != bound:
+        message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
+        raise VersionError(message)
+    return bound
+
+
+def found_by_key(create: Create, outcome: Existing) -> str | None:
+    """Return the id of the run that has the deduplication key; None if it was the id that was taken."""
+    found = outcome.row
+    return found.id if isinstance(found, RunRow) and found.id != create.row.id else None
 
 
 async def check_existing(

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import ModuleType
 
     from perdure.api.decorators import Workflow
+    from perdure.api.many import Start
+    from perdure.api.queues import QueueHandle, QueueInfo, QueueSettings
     from perdure.api.reading import Event, RunInfo
     from perdure.api.run import Run
     from perdure.model.duration import Duration
@@ -67,6 +69,37 @@ class SyncRun(Generic[R_co]):
     def cancel(self, *, reason: str | None = None, actor: str | None = None) -> bool:
         """Ask the run to stop; see `Run.cancel`."""
         return self._engine.wait(self._run.cancel(reason=reason, actor=actor))
+
+
+class SyncQueueHandle:
+    """A handle on a queue, for code without an event loop; see `QueueHandle`.
+
+    Attributes:
+        name: name of the queue.
+    """
+
+    __slots__ = ("_engine", "_queue", "name")
+
+    def __init__(self, engine: SyncEngine, queue: QueueHandle) -> None:
+        self._engine = engine
+        self._queue = queue
+        self.name: str = queue.name
+
+    def info(self) -> QueueInfo:
+        """Return its settings and what is in it; see `QueueHandle.info`."""
+        return self._engine.wait(self._queue.info())
+
+    def set(self, *, actor: str | None = None, reason: str | None = None, **settings: Unpack[QueueSettings]) -> None:
+        """Change settings; see `QueueHandle.set`."""
+        self._engine.wait(self._queue.set(actor=actor, reason=reason, **settings))
+
+    def pause(self, *, actor: str | None = None, reason: str | None = None) -> None:
+        """Claim nothing from it until it is resumed; see `QueueHandle.pause`."""
+        self._engine.wait(self._queue.pause(actor=actor, reason=reason))
+
+    def resume(self, *, actor: str | None = None, reason: str | None = None) -> None:
+        """Let runs be claimed again; see `QueueHandle.resume`."""
+        self._engine.wait(self._queue.resume(actor=actor, reason=reason))
 
 
 class SyncEngine:
@@ -141,20 +174,23 @@ class SyncEngine:
     @overload
     def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        queue: str = "default", priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+        queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
-        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str = "default",
+        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
         priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, **kwargs: Any,
+        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
-        self, workflow: str, /, *args: Any, id: str | None = None, queue: str = "default", priority: int = 0,
+        self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
         delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, **kwargs: Any,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
+        deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[Any]: ...  # fmt: skip
     def start(self, workflow: Any, /, *args: Any, **options: Any) -> SyncRun[Any]:
         """Record a run and return a handle on it; see `Engine.start`."""
@@ -198,6 +234,18 @@ class SyncEngine:
     def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
         """Delete a finished run's history; see `Engine.purge`."""
         return self.wait(self.engine.purge(run_id, reason=reason, actor=actor))
+
+    def start_many(self, starts: Iterable[Start]) -> Sequence[SyncRun[Any]]:
+        """Start many runs; see `Engine.start_many`."""
+        return tuple(SyncRun(self, run) for run in self.wait(self.engine.start_many(starts)))
+
+    def queues(self) -> tuple[QueueInfo, ...]:
+        """Return every queue that has settings or open runs; see `Engine.queues`."""
+        return self.wait(self.engine.queues())
+
+    def queue(self, name: str) -> SyncQueueHandle:
+        """Return a handle on a queue; see `Engine.queue`."""
+        return SyncQueueHandle(self, self.engine.queue(name))
 
     def _stop_loop(self) -> None:
         loop, thread = self._loop, self._thread

@@ -41,6 +41,8 @@ class ClaimRequest(NamedTuple):
     """Also take runs whose owner is marked dead."""
     only: str | None = None
     """Take this run and no other, whatever its queue."""
+    shares: tuple[int, ...] = ()
+    """How much of ``limit`` each of the queues has for itself; what it does not use is for the first that can."""
 
 
 class Claimant(NamedTuple):
@@ -63,6 +65,16 @@ class Claimed(NamedTuple):
     """The end of the log before the claim, in order: at most `TAIL_EVENTS` events."""
     deaths: int
     parked: bool
+
+
+class Claims(NamedTuple):
+    """What a claim took, and whether it would have taken more."""
+
+    taken: list[Claimed]
+    held: bool = False
+    """Runs may have been left because a limit of their queue is reached: look again when a run has ended."""
+    open_at: int | None = None
+    """When a rate that is used up lets the next run be claimed."""
 
 
 def count_deaths(recent: Sequence[Event]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from perdure.model.queue import QueueChange, QueueRow
 from perdure.model.run import WorkerRow
 
 
@@ -34,6 +35,29 @@ class QueueStats(NamedTuple):
     oldest_wake_at: int
 
 
+class QueueState(NamedTuple):
+    """The settings of a queue and what is in it."""
+
+    settings: QueueRow
+    due: int
+    """Runs that could be claimed now, were there no limits."""
+    later: int
+    """Runs that wait for a time to come: delayed, or asleep."""
+    running: int
+    """Runs that are owned."""
+    slots: int
+    """Slots taken; 0 while the queue has no limit of concurrency."""
+    starts: int
+    """Claims in the present window of the rate; 0 without a rate."""
+    oldest_wake_at: int | None
+    """Since when the longest due run is due."""
+    changes: tuple[QueueChange, ...]
+    """The last changes of the settings, newest first: at most `CHANGES_SHOWN`."""
+
+
+CHANGES_SHOWN = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Something about a database, as ``doctor`` shows it."""
@@ -55,3 +79,5 @@ class StoreStats(NamedTuple):
     """Known workers, by id."""
     facts: tuple[Fact, ...]
     """What this database really is: settings given, file, schema; and what is wrong with it."""
+    queues: tuple[QueueState, ...] = ()
+    """Queues that have settings or runs that have not ended, by name."""

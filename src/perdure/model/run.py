@@ -36,6 +36,8 @@ class RunRow(NamedTuple):
     """One line for people: why it is parked, how it failed."""
     created_at: int
     updated_at: int
+    partition_key: str | None = None
+    """Whose run it is, as far as its queue is concerned: what is fair and limited by key."""
 
 
 class Tombstone(NamedTuple):

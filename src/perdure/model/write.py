@@ -16,7 +16,7 @@ class Create(NamedTuple):
     """Record a new run and the first events of its log.
 
     Answered by `Existing` when the id is taken, also by a tombstone; by `Committed` when it is taken by this very
-    create, sent before.
+    create, sent before; by `Counted` when the run is to be owned at once and its queue counts its claims.
     """
 
     row: RunRow
@@ -24,6 +24,8 @@ class Create(NamedTuple):
     fresh: bool
     """The id was made up just now and cannot be taken: the store need not look."""
     tags: tuple[tuple[str, str], ...] = ()
+    deduplication_key: str | None = None
+    """While a run of the same queue with this key has not ended, the create is answered by `Existing` with that run."""
 
 
 class Change(NamedTuple):
@@ -76,7 +78,25 @@ class Purge(NamedTuple):
     reason: str | None
 
 
-Write = Create | Append | Send | Purge
+class SetQueue(NamedTuple):
+    """Change settings of a queue, which need not exist before, and record who did.
+
+    From the answer `Committed` on every claim of the queue obeys. Runs that are owned by then are counted too. Done
+    twice, it changes nothing the second time.
+    """
+
+    queue: str
+    values: tuple[tuple[str, int | None], ...]
+    """Settings by name, as `perdure.model.queue.QueueRow` has them; the others stay."""
+    at: int
+    actor: str
+    reason: str
+    commit_id: int
+    declared: bool = False
+    """The code says so: nothing is changed unless it says something else than the last time."""
+
+
+Write = Create | Append | Send | Purge | SetQueue
 
 
 class Committed(NamedTuple):
@@ -108,11 +128,17 @@ class Closed(NamedTuple):
     status: str
 
 
+class Counted(NamedTuple):
+    """The queue counts its claims: a run is not claimed in the transaction that creates it."""
+
+    queue: str
+
+
 class Failed(NamedTuple):
     """This write alone cannot be stored, for a reason of its own (a value the database refuses)."""
 
     error: Exception
 
 
-Outcome = Committed | Existing | Conflict | Missing | Closed | Failed
+Outcome = Committed | Existing | Conflict | Missing | Closed | Counted | Failed
 COMMITTED = Committed()

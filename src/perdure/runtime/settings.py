@@ -11,6 +11,7 @@ class Settings:
 
     Attributes:
         queues: queues served.
+        weights: share of the claims that each of them gets; all alike if empty.
         concurrency: runs that may be active at once in this process.
         threads: threads for sync steps.
         lease_us: how long a silent worker keeps its runs.
@@ -25,6 +26,7 @@ class Settings:
     """
 
     queues: tuple[str, ...] = ("default",)
+    weights: tuple[int, ...] = ()
     concurrency: int = 100
     threads: int = 32
     lease_us: int = 10_000_000

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.errors import StoreCorrupt, StoreError
-from perdure.model.claim import Claimant, Claimed, ClaimRequest, claim_draft, decide
+from perdure.model.claim import Claimant, Claimed, claim_draft
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import Status
 from perdure.runtime.adoption import Adoption
+from perdure.runtime.claimer import Claimer
 from perdure.runtime.closing import park
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
@@ -38,10 +39,8 @@ if TYPE_CHECKING:
     from perdure.model.write import Create, Outcome
     from perdure.runtime.host import Host
     from perdure.runtime.service import Service
-    from perdure.store.base import Decide
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
-CLAIM_BATCH = 200
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
 
@@ -65,10 +64,9 @@ class Worker:
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
         self._claim_wanted = False
-        self._backlog = False
-        """Whether the last claim took all it was allowed to."""
+        self._claimer = Claimer(host, self.want_claim)
         self._starved = False
-        """Whether a claim was wanted while there was no room."""
+        """Whether a claim was wanted while there was no room, here or in the limits of a queue."""
         self._claiming: asyncio.Task[None] | None = None
         self._returns = Returns(host)
         self._on_the_way: set[str] = set()
@@ -116,6 +114,7 @@ class Worker:
             self.host.threads.close(1.0)
 
     async def _leave_in_order(self) -> None:
+        self._claimer.stop()
         for service in self._services:
             await service.stop()
         if self._rejoining is not None:
@@ -227,15 +226,8 @@ class Worker:
 
     async def _claim(self, only: str | None = None) -> None:
         host = self.host
-        limit = min(host.free, CLAIM_BATCH)
-        request = ClaimRequest(self.id, host.settings.queues, tuple(host.workflows), limit, only=only or self._only)
-        claimant = self._claimant
-
-        def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
-            return decide(row, recent, claimant, now, host.commit_ids.take())
-
-        claims = await self._claimed(request, judge)
-        self._backlog = len(claims) == limit
+        claims = await self._claimer.claim(self._claimant, only or self._only)
+        self._starved |= self._claimer.held
         suspects = []
         for claimed in claims:
             if claimed.parked:
@@ -253,7 +245,7 @@ class Worker:
             await self._execute_alone(suspects[0])
         elif suspects:
             await self._part(suspects)
-        if len(claims) == limit or self._suspect is not None:
+        if self._claimer.backlog or self._suspect is not None:
             self._claim_wanted = True
 
     async def _part(self, suspects: list[Claimed]) -> None:
@@ -265,16 +257,6 @@ class Worker:
         returned = [self._returns.give_back(claimed.append.events[-1], reason) for claimed in suspects]
         self._suspect, self._suspect_until = suspects[0].row.id, boot_time() + ISOLATION_S
         await asyncio.wait(returned, timeout=ISOLATION_S)
-
-    async def _claimed(self, request: ClaimRequest, judge: Decide) -> list[Claimed]:
-        """Claim on the loop's thread while there is a backlog and the store is quick, else on the reading thread."""
-        host = self.host
-        if self._backlog and host.store.capabilities.inline:
-            claims = host.store.claim(request, judge, block=False)
-            if claims is not None:
-                return claims
-        found: list[Claimed] = await host.reader.call(host.loop, host.store.claim, request, judge)
-        return found
 
     async def _take(self, claimed: Claimed) -> None:
         if claimed.recent[0].seq == 1:

@@ -26,7 +26,7 @@ from perdure.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import Claimed, ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
@@ -104,14 +104,24 @@ class Store(Protocol):
         """
         ...
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim up to ``request.limit`` due runs in one short transaction.
 
         Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker that is ``dead`` or ``left``.
-        Highest priority first; of one priority first those taken over, then earliest ``wake_at``, then the oldest.
         Only runs of the given queues *and* workflows: rows that the worker cannot run never hide ones it can; with
         ``only``, that run and no other, whatever its queue. Each claim is the append that ``decide`` returns. A worker
         whose own row is not ``live`` gets nothing.
+
+        Of each queue up to its share first, then whatever there is, in the order of the queues. Within a queue the
+        order is that of `perdure.model.queue.place_of`: without ``ageing`` the highest priority, of one priority first
+        runs taken over, then the earliest rank, then runs without a key before the least key, then the oldest. A run's
+        rank is its ``wake_at``; runs with a partition key stand in one line per workflow, priority and key, and the
+        rank of its first run is not before the key's last turn in a ``fair`` queue: keys take turns.
+
+        Limits are checked and taken in this transaction, by `perdure.model.queue.Allowance`; what they refuse hides
+        nothing else. A slot is taken by every run that is owned (in a queue with ``hold_while_waiting`` also by one
+        that waits and was owned): it ends with the ownership, so that no write but a claim concerns it. A run taken
+        over keeps its slot. Nothing is claimed from a queue that is paused.
 
         Args:
             request: who claims, and what it can serve.
@@ -171,7 +181,10 @@ class Store(Protocol):
         ...
 
     def stats(self) -> StoreStats:
-        """Count what there is, and say what this database really is and what is wrong with it. For people."""
+        """Count what there is, and say what this database really is and what is wrong with it. For people.
+
+        Includes the state of every queue that has settings or open runs, by name.
+        """
         ...
 
     def change_count(self) -> int:

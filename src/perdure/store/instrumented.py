@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
@@ -98,7 +98,7 @@ class Instrumented:
         """See `perdure.store.base.Store.close`."""
         self._call("close", self.inner.close)
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """See `perdure.store.base.Store.claim`."""
         return self._call("claim", self.inner.claim, request, decide, block=block)
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
-from perdure.model.claim import TAIL_EVENTS
+from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
@@ -21,6 +21,7 @@ from perdure.model.write import (
     Append,
     Closed,
     Conflict,
+    Counted,
     Create,
     Existing,
     Failed,
@@ -28,14 +29,16 @@ from perdure.model.write import (
     Outcome,
     Purge,
     Send,
+    SetQueue,
 )
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
+from perdure.store.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter
     from perdure.model.write import Write
@@ -80,6 +83,7 @@ class MemoryStore:
         self._tombstones: dict[str, Tombstone] = {}
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
+        self._lines = Lines(self._runs)
 
     def open(self) -> None:
         """Allow use."""
@@ -129,6 +133,10 @@ class MemoryStore:
                 return self._send(write.message)
             case Purge():
                 return self._purge(write)
+            case SetQueue():
+                _check_values(value for _, value in write.values)
+                self._lines.set(write)
+                return COMMITTED
 
     def _create(self, write: Create) -> Outcome:
         row = write.row
@@ -137,6 +145,10 @@ class MemoryStore:
             log = self._events.get(row.id, [])[: len(write.events)]
             ours = [event.commit_id for event in log] == [event.commit_id for event in write.events]
             return COMMITTED if ours else Existing(taken)
+        if row.owner is not None and self._lines.is_counted(row.queue):
+            return Counted(row.queue)
+        if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
+            return Existing(holder)
         _check_row(row)
         _check_values(value for event in write.events for value in event)
         _check_values(text for tag in write.tags for text in tag)
@@ -144,6 +156,7 @@ class MemoryStore:
         self._events[row.id] = list(write.events)
         self._inbox[row.id] = []
         self._tags[row.id] = set(write.tags)
+        self._lines.created(row, write.deduplication_key)
         return COMMITTED
 
     def _append(self, write: Append, doubtful: set[str]) -> Outcome:
@@ -176,6 +189,8 @@ class MemoryStore:
             _check_row(row)
         _check_values(value for event in write.events for value in event)
         self._runs[write.run_id] = row
+        if change is not None:
+            self._lines.woken(row)
         log.extend(write.events)
         self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
         return COMMITTED
@@ -194,6 +209,7 @@ class MemoryStore:
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
         row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._runs[message.run_id] = row
+        self._lines.woken(row)
         self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
         return COMMITTED
 
@@ -213,25 +229,24 @@ class MemoryStore:
 
     # ---- claims and leases ----
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:  # noqa: ARG002
-        """Claim due runs, highest priority first, of one priority those of dead workers, then longest due."""
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:  # noqa: ARG002
+        """Claim due runs, in the order of their queues."""
         self._check()
         with self._lock:
             now = self.now()
             worker = self._workers.get(request.worker_id)
             if worker is None or worker.state != "live":
-                return []
-            rows = [row for row in self._runs.values() if self._may_claim(row, request, now)]
-            rows.sort(
-                key=lambda row: (-row.priority, -1 if row.wake_at is None else row.wake_at)
-            )  # stable: then oldest first
-            claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows[: request.limit]]
+                return Claims([])
+            rows = self._lines.choose(request, now, lambda row: self._may_claim(row, request, now))
+            claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows]
             for one in claimed:
                 outcome = self._append(one.append, set())
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)
-            return claimed
+                if not one.parked:
+                    self._lines.claimed(one.row, one.row.epoch + 1, now)
+            return Claims(claimed, self._lines.held, self._lines.open_at)
 
     def _may_claim(self, row: RunRow, request: ClaimRequest, now: int) -> bool:
         wanted = row.queue in request.queues if request.only is None else row.id == request.only
@@ -345,7 +360,8 @@ class MemoryStore:
                     due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
             workers = tuple(worker for _, worker in sorted(self._workers.items()))
-            return StoreStats(runs, waiting, workers, (Fact("store", "memory: gone with the process"),))
+            facts = (Fact("store", "memory: gone with the process"),)
+            return StoreStats(runs, waiting, workers, facts, self._lines.states(now))
 
     def change_count(self) -> int:
         """Nobody else can write here."""

@@ -17,6 +17,8 @@ from perdure.errors import SchemaTooNew, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+UNFINISHED = "copy_unfinished"
+"""A mark among the migrations, with a number beyond all: no release opens a database that is half of a copy."""
 _FILE = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 _PHASE = re.compile(r"^-- phase: (pre|post)$", re.MULTILINE)
 
@@ -80,7 +82,7 @@ def pending(known: Sequence[Migration], applied: Sequence[Applied]) -> tuple[Mig
 
     Raises:
         SchemaTooNew: the database has one that is not known here.
-        UsageError: the database has another text of a known one, or a gap.
+        UsageError: the database has another text of a known one, or a gap, or is half of a copy.
     """
     for place, (have, want) in enumerate(zip(applied, known, strict=False), start=1):
         if have.number != place or have.checksum != want.checksum:
@@ -88,6 +90,9 @@ def pending(known: Sequence[Migration], applied: Sequence[Applied]) -> tuple[Mig
             raise UsageError(message, hint="restore the released file, or use the database it belongs to")
     if len(applied) > len(known):
         last = applied[-1]
+        if last.name == UNFINISHED:
+            message = "a copy into this database has not finished"
+            raise UsageError(message, hint="run the same `perdure copy` again, or give it an empty database")
         message = f"the database has schema {last.number:04d}_{last.name}, this release knows {len(known):04d}"
         raise SchemaTooNew(message)
     return tuple(known[len(applied) :])

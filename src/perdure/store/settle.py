@@ -16,6 +16,7 @@ from perdure.model.write import (
     Append,
     Closed,
     Conflict,
+    Counted,
     Create,
     Existing,
     Failed,
@@ -23,12 +24,14 @@ from perdure.model.write import (
     Outcome,
     Purge,
     Send,
+    SetQueue,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from perdure.model.event import Event
+    from perdure.model.queue import QueueRow
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
 
@@ -77,8 +80,20 @@ class Book(Protocol):
         """Return the messages that wait."""
         ...
 
+    def queue(self, name: str) -> QueueRow | None:
+        """Return the settings of a queue."""
+        ...
+
+    def key_holder(self, queue: str, key: str) -> RunRow | None:
+        """Return the open run that has a deduplication key."""
+        ...
+
+    def has_changed(self, queue: str, commit_id: int) -> bool:
+        """Whether a change of a queue is recorded."""
+        ...
+
     def attempt(self, writes: Sequence[Write]) -> None:
-        """Apply writes, all of them or none; the transaction goes on either way.
+        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` comes alone.
 
         Raises:
             Exception: they cannot be applied; nothing of them is left.
@@ -107,7 +122,7 @@ class Settlement:
         self._look({run_of(write): None for write in batch})
 
     def _look(self, run_ids: Iterable[str]) -> None:
-        known = [run_id for run_id in run_ids if is_text(run_id)]
+        known = [run_id for run_id in run_ids if run_id and is_text(run_id)]
         for run_id in known:
             self._runs.pop(run_id, None)
         self._runs.update(self._book.standings(known))
@@ -162,7 +177,9 @@ class Settlement:
         for place in places:
             write = self._batch[place]
             run_id = run_of(write)
-            if run_id in touched and self._must_look(write, run_id):
+            if isinstance(write, SetQueue):  # by itself: what comes behind it obeys
+                return (accepted, place) if accepted else ([place], place + 1)
+            if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
             self._outcomes[place] = outcome or COMMITTED
@@ -194,6 +211,8 @@ class Settlement:
                 return self._open(write.message.run_id)
             case Purge():
                 return self._purge(write)
+            case SetQueue():
+                return None
 
     def _append(self, write: Append) -> Outcome | None:
         state = self._runs.get(write.run_id)
@@ -231,8 +250,20 @@ class Settlement:
         row = self._book.row(write.row.id) or self._book.tombstone(write.row.id)
         if row is not None:
             return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
+        refusal = self._queue_refuses(write)
+        if refusal is not None:
+            return refusal
         self._runs[write.row.id] = Standing(write.row.status, write.row.epoch, len(write.events))
         return None
+
+    def _queue_refuses(self, write: Create) -> Outcome | None:
+        row, key = write.row, write.deduplication_key
+        if row.owner is not None:
+            settings = self._book.queue(row.queue)
+            if settings is not None and settings.is_counted:
+                return Counted(row.queue)
+        holder = None if key is None else self._book.key_holder(row.queue, key)
+        return None if holder is None else Existing(holder)
 
     def _open(self, run_id: str) -> Outcome | None:
         state = self._runs.get(run_id)
@@ -257,8 +288,15 @@ def run_of(write: Write) -> str:
             return write.row.id
         case Send():
             return write.message.run_id
+        case SetQueue():
+            return ""
         case _:
             return write.run_id
+
+
+def _asks_for_a_key(write: Write) -> bool:
+    """Whether a write may depend on another run: the one that has its deduplication key."""
+    return isinstance(write, Create) and write.deduplication_key is not None
 
 
 def is_text(run_id: str) -> bool:
@@ -290,4 +328,7 @@ def has_happened(book: Book, batch: Sequence[Write], outcomes: Sequence[Outcome]
                 # Not there does not mean never there: its run may have taken it in meanwhile.
                 message = write.message
                 sent = sent or any(one._replace(n=message.n) == message for one in book.inbox(message.run_id)) or None
+            case SetQueue():
+                # Not there does not mean never there: it may have changed nothing.
+                sent = sent or book.has_changed(write.queue, write.commit_id) or None
     return sent

@@ -60,8 +60,11 @@ class Author:
         wake_at: int | None = None,
         tags: tuple[tuple[str, str], ...] = (),
         input_digest: int = 7,
+        partition_key: str | None = None,
+        deduplication_key: str | None = None,
+        owner: str | None = None,
     ) -> Create:
-        """Return the start of the run, due now unless ``wake_at`` says when."""
+        """Return the start of the run, due now unless ``wake_at`` says when; claimed for ``owner`` if given."""
         self.status = Status.PENDING
         row = RunRow(
             id=self.run_id,
@@ -80,9 +83,15 @@ class Author:
             detail=None,
             created_at=self.at,
             updated_at=self.at,
+            partition_key=partition_key,
         )
         started = Draft(EventType.RUN_STARTED.value, self.at, state=f">{Status.PENDING}", input=b"[]")
-        return Create(row, self._seal(started), fresh, tags)
+        events = self._seal(started)
+        if owner is not None:
+            claim = self.claimed(owner)
+            events += claim.events
+            row = row._replace(status=Status.RUNNING.value, owner=owner, epoch=1, wake_at=None)
+        return Create(row, events, fresh, tags, deduplication_key)
 
     def step(
         self, result: bytes = b"null", *, op: str = "1", consumed: tuple[int, ...] = (), events: int = 1

@@ -22,7 +22,7 @@ from perdure.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
@@ -146,7 +146,7 @@ class FaultyStore:
         """See `perdure.store.base.Store.commit`."""
         return self._cross("commit", self.inner.commit, batch, block=block)
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """See `perdure.store.base.Store.claim`."""
         return self._cross("claim", self.inner.claim, request, decide, block=block)
 

@@ -129,9 +129,10 @@ def test_claimers_and_starters_do_not_stand_in_each_others_way(
         while True:
             last = done.is_set()
             request = ClaimRequest(f"w{name}", ("default",), ("order",), 5)
-            claimed = mine.claim(request, claims_for(f"w{name}"))
-            taken.extend(one.row.id for one in claimed or ())
-            if last and not claimed:
+            claims = mine.claim(request, claims_for(f"w{name}"))
+            assert claims is not None
+            taken.extend(one.row.id for one in claims.taken)
+            if last and not claims.taken:
                 return
 
     def guarded(work: Callable[[int], None], name: int) -> None:

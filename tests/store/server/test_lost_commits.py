@@ -106,7 +106,7 @@ def test_a_claim_that_was_committed_is_kept(store: Store, proxy: Proxy, where: W
     claimed = store.claim(ClaimRequest("w", ("default",), ("order",), 10), claims_for("w"))
     assert proxy.cuts == 1
     assert claimed is not None
-    assert [one.row.id for one in claimed] == ["run-1"]
+    assert [one.row.id for one in claimed.taken] == ["run-1"]
     assert store.owned("w") == {"run-1": (1, 0)}
     assert seqs(store) == [1, 2]
 

@@ -288,7 +288,9 @@ def test_a_claim_whose_commit_failed_is_looked_up(store: Store, *, done: bool) -
     request = ClaimRequest("w1", ("default",), ("order",), 5)
     LostCommit(store, done=done)
     if done:
-        assert [one.row.id for one in store.claim(request, claims_for("w1")) or []] == ["run-1"]
+        claims = store.claim(request, claims_for("w1"))
+        assert claims is not None
+        assert [one.row.id for one in claims.taken] == ["run-1"]
     else:
         with pytest.raises(StoreUnavailable, match="nothing was recorded"):
             store.claim(request, claims_for("w1"))

@@ -23,7 +23,10 @@ STATEMENTS = {
 }
 STATEMENTS |= {"change_run of many": batch._CHANGE_RUN[8], "count_event of many": batch._COUNT_EVENT[8]}
 SMALL = {"worker", "meta", "schema_migration", "sqlite_schema"}
-SCANS = {"count_runs": "SCAN run USING COVERING INDEX run_listing"}
+SCANS = {
+    "count_runs": "SCAN run USING COVERING INDEX run_listing",
+    "standing": "SCAN run USING COVERING INDEX run_due",
+}
 NOT_DUE = 10**17
 
 
@@ -50,7 +53,8 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, name: str) -> None
 
 def test_the_hot_tables_have_two_secondary_indexes_in_all(store: SqliteStore) -> None:
     rows = store._opened().writer.execute(
-        "select tbl_name, name from sqlite_schema where type = 'index' and sql is not null order by name"
+        "select tbl_name, name from sqlite_schema where type = 'index' and sql is not null"
+        " and tbl_name in ('run', 'event_log', 'inbox', 'tag') order by name"
     )
     assert rows.fetchall() == [("run", "run_due"), ("run", "run_listing")]
 

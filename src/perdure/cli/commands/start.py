@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @click.option("--id", "run_id", metavar="ID", help="Id of the run; a new one by default. The same id never runs twice.")
 @options.database
 @click.option("--queue", metavar="Q", default="default", show_default=True, help="Queue to put it on.")
+@click.option("--partition-key", metavar="K", help="Whose run it is: what the queue is fair to, and limits by.")
+@click.option("--deduplication-key", metavar="K",
+              help="While a run of the queue with this key has not ended, print that run's id instead.")  # fmt: skip
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher is sooner.")
 @click.option("--delay", type=options.DURATION, help="Earliest time to begin, from now.")
 @click.option("--timeout", type=options.DURATION, help="Time limit of the whole run.")

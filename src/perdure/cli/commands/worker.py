@@ -12,6 +12,7 @@ import click
 from perdure.api.engine import Engine
 from perdure.cli import logs, options, target
 from perdure.cli.serving import serve, until_stopped
+from perdure.errors import UsageError
 from perdure.model.duration import microseconds
 from perdure.model.url import shown_url
 
@@ -29,6 +30,8 @@ default of 700 made the collector look for them all the time."""
 @options.database
 @click.option("--queue", "queues", metavar="Q", multiple=True, default=("default",), show_default=True,
               help="Queue to serve; may be repeated.")  # fmt: skip
+@click.option("--weight", "weights", metavar="Q=N", multiple=True, type=options.PAIR,
+              help="Share of this worker that a queue gets beside the others, else 1; may be repeated.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Runs active at once.")
 @click.option("--threads", type=click.IntRange(1), default=32, show_default=True, help="Threads for sync steps.")
 @click.option("--lease", type=options.DURATION, default="10s", show_default=True,
@@ -39,7 +42,10 @@ default of 700 made the collector look for them all the time."""
               help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
-def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **settings: Any) -> int:
+def command(
+    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, queues: tuple[str, ...],
+    weights: tuple[tuple[str, str], ...], **settings: Any,
+) -> int:  # fmt: skip
     """Execute runs until told to stop.
 
     TARGET is package.module:workflow, package.module or file.py[:workflow]. SIGTERM or Ctrl-C: take no more runs, let
@@ -48,14 +54,14 @@ def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **set
     """
     logs.configure(log_level)
     found = [target.load(text) for text in what]
-    engine = Engine(db, [one.given for one in found], grace=grace, **settings)
+    engine = Engine(db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), **settings)
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
     async def work(stop: Stop) -> None:
         async with engine:
             logger.info(
                 "worker %s is ready: %s, queues %s, workflows %s",
-                engine.worker_name, shown_url(engine.url), ",".join(settings["queues"]), ",".join(names),
+                engine.worker_name, shown_url(engine.url), ",".join(queues), ",".join(names),
             )  # fmt: skip
             name = engine.worker_name
             await until_stopped(asyncio.Event().wait(), engine, stop)
@@ -67,6 +73,20 @@ def command(*, what: tuple[str, ...], db: str, grace: Any, log_level: str, **set
     _spare_the_collector()
     serve(work, microseconds(grace) / 1e6, told)
     return 0
+
+
+def _weighed(queues: tuple[str, ...], weights: tuple[tuple[str, str], ...]) -> dict[str, int]:
+    """Return the queues with their weights."""
+    weighed = dict.fromkeys(queues, 1)
+    for name, text in weights:
+        if name not in weighed:
+            message = f"--weight {name}={text}: queue {name!r} is not served"
+            raise UsageError(message, hint=f"add --queue {name}")
+        if not text.isdecimal():
+            message = f"--weight {name}={text}: the weight must be a whole number"
+            raise UsageError(message)
+        weighed[name] = int(text)
+    return weighed
 
 
 def _spare_the_collector() -> None:

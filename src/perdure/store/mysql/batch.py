@@ -114,9 +114,11 @@ class Batch:
             elif isinstance(write, Send):
                 self._apart(write.message.run_id)
                 self._send(write)
-            else:
+            elif isinstance(write, Purge):
                 self._apart(write.run_id)
                 self._purge(write)
+            else:
+                raise Doubt  # a change of a queue comes alone
         self._flush()
 
     def _append(self, write: Append) -> None:
@@ -149,7 +151,7 @@ class Batch:
         self.ends.pop(run_id, None)
         self._run("insert_request", at, actor, reason, run_id)
         self._run("check_count", 1)
-        for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run"):
+        for name in ("purge_event", "purge_inbox", "purge_tag", "purge_key", "purge_slot", "purge_run"):
             self._run(name, run_id)
 
     def _flush(self) -> None:
@@ -168,15 +170,25 @@ class Batch:
 
     def _create(self) -> None:
         # The last column is the queue where there is a wake-up time.
-        rows = [(*create.row, None if create.row.wake_at is None else create.row.queue) for create in self._creates]
+        creates = self._creates
+        if any(create.row.partition_key is not None for create in creates):
+            creates.sort(key=lambda create: create.row.partition_key or "")  # all join lanes in one order
+        rows = [(*create.row, None if create.row.wake_at is None else create.row.queue) for create in creates]
         self._rows("insert_run", rows)
-        stale = tuple(create.row.id for create in self._creates if not create.fresh)
+        claimed = tuple({create.row.queue for create in creates if create.row.owner is not None})
+        if claimed:
+            self._run("check_open", claimed)
+        stale = tuple(create.row.id for create in creates if not create.fresh)
         if stale:
             self._run("check_free", stale)
         fill = self._known["tag_row"].fill
         tags = [fill((key, value, create.row.id)) for create in self._creates for key, value in create.tags]
         if tags:
             self._texts("insert_tag", tags)
+        for create in creates:
+            if create.deduplication_key is not None:
+                self._run("free_key", create.row.queue, create.deduplication_key)
+                self._run("take_key", create.row.queue, create.deduplication_key, create.row.id)
 
     def _change(self) -> None:
         """Change rows: those that become alike in one statement, no run twice in it, and all in one order."""

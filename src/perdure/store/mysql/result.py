@@ -99,3 +99,21 @@ class Result(MySQLResult):
             value = data[start:at]
             values.append(value if convert is None else convert(value))
         return tuple(values)
+
+
+class Streamed(Result):
+    """The same, a row at a time."""
+
+    def _read_rowdata_packet_unbuffered(self) -> tuple[Any, ...] | None:
+        if not self.unbuffered_active:
+            return None
+        data = self._packet()
+        if data[0] == _EOF and len(data) < _LONGEST_EOF:
+            self.unbuffered_active = False
+            self.connection = None
+            self.rows = None
+            return None
+        row = self._row(data)
+        self.affected_rows = 1
+        self.rows = (row,)
+        return row

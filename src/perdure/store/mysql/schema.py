@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from perdure.store.mysql.link import MysqlLink
 
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
-TABLES = ("run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration")
+TABLES = (
+    "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
+    "lane", "queue", "queue_change", "slot", "queue_start", "deduplication",
+)  # fmt: skip
 _VARIABLES = (
     "version", "version_comment", "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method",
     "innodb_force_recovery", "log_bin", "sync_binlog", "binlog_format", "read_only", "max_allowed_packet",

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 _T, _N, _B = (TEXTS, texts), (NUMBERS, numbers), (BLOBS, blobs)
 _COLUMNS = {
     "insert_event": (_T, _N, _T, _T, _T, _T, _N, _N, _N, _N, _T, _N, _B, _B, _B, _B),
-    "insert_run": (_T, _T, _T, _T, _T, _N, _N, _T, _N, _N, _N, _N, _T, _T, _N, _N),
+    "insert_run": (_T, _T, _T, _T, _T, _N, _N, _T, _N, _N, _N, _N, _T, _T, _N, _N, _T, _T),
     "change_run": (_T, _T, _N, _T, _N, _T, _N, _N, _T, _N),
     "check_places": (_T, _N),
     "check_free": (_T,),
     "insert_tag": (_T, _T, _T),
     "take_message": (_T, _N),
+    "take_key": (_T, _T, _T),
 }
+_PURGED = ("purge_event", "purge_inbox", "purge_tag", "purge_key", "purge_slot", "purge_run")
 Statements = dict[str, Statement]
 
 
@@ -107,9 +109,11 @@ class Batch:
                 self._apart(write.message.run_id)
                 run_id, _, kind, sent_at, detail = write.message
                 self.calls.append(call(self._known["send"], (run_id, kind, sent_at, detail)))
-            else:
+            elif isinstance(write, Purge):
                 self._apart(write.run_id)
                 self._purge(write)
+            else:
+                raise Doubt  # a change of a queue comes alone
         self._flush()
 
     def _append(self, write: Append) -> None:
@@ -135,9 +139,7 @@ class Batch:
         run_id, at, actor, reason = write
         self.ends.pop(run_id, None)
         self.calls.append(call(self._known["insert_request"], (run_id, at, actor, reason)))
-        self.calls.extend(
-            call(self._known[name], (run_id,)) for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run")
-        )
+        self.calls.extend(call(self._known[name], (run_id,)) for name in _PURGED)
 
     def _flush(self) -> None:
         if self._creates:
@@ -153,13 +155,24 @@ class Batch:
         self._clear()
 
     def _create(self) -> None:
-        self._call("insert_run", [create.row for create in self._creates])
+        creates = self._creates
+        if any(create.row.partition_key is not None for create in creates):
+            creates.sort(key=lambda create: create.row.partition_key or "")  # all join lanes in one order
+        self._call("insert_run", [create.row for create in creates], self._claimed_from(creates))
         stale = [(create.row.id,) for create in self._creates if not create.fresh]
         if stale:
             self._call("check_free", stale)
         tags = [(key, value, create.row.id) for create in self._creates for key, value in create.tags]
         if tags:
             self._call("insert_tag", tags)
+        keys = [(one.row.queue, one.deduplication_key, one.row.id) for one in creates if one.deduplication_key]
+        if keys:
+            self._call("take_key", keys)
+
+    @staticmethod
+    def _claimed_from(creates: Sequence[Create]) -> tuple[str, ...]:
+        """Return the queues of the runs that are claimed as they are created."""
+        return tuple({create.row.queue for create in creates if create.row.owner is not None})
 
     def _change(self) -> None:
         """Change rows; no run may be twice in one statement, and all take them in one order, or they would deadlock."""
@@ -175,9 +188,10 @@ class Batch:
             self._call("change_run", [_columns(run_id, now[run_id]) for run_id in sorted(now)])
             changes = later
 
-    def _call(self, name: str, rows: Sequence[Sequence[object]]) -> None:
-        columns = zip(*rows, strict=True)
-        values = [encode(column) for (_, encode), column in zip(_COLUMNS[name], columns, strict=True)]  # type: ignore[operator]
+    def _call(self, name: str, rows: Sequence[Sequence[object]], *more: Sequence[object]) -> None:
+        """Add a statement that takes a column of each value of ``rows``, and what else is given."""
+        columns = (*zip(*rows, strict=True), *more)
+        values = [encode(column) for (_, encode), column in zip(_COLUMNS[name], columns, strict=True)]
         self.calls.append(Call(self._known[name], values))
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone
+from perdure.model.write import SetQueue
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.settle import Standing
+from perdure.store.slots import changed, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from perdure.model.queue import QueueRow
     from perdure.model.write import Write
 
 
@@ -49,8 +52,30 @@ class ServerBook(Generic[L]):
         """Return the messages that wait."""
         return inbox(self._link, run_id)
 
+    def queue(self, name: str) -> QueueRow | None:
+        """Return the settings of a queue."""
+        return settings_of(self._fetch, name)
+
+    def key_holder(self, queue: str, key: str) -> RunRow | None:
+        """Return the open run that has a deduplication key."""
+        found = self._fetch("key_holder", queue, key)
+        return run_row(self._link, found[0][0]) if found else None
+
+    def has_changed(self, queue: str, commit_id: int) -> bool:
+        """Whether a change of a queue is recorded."""
+        return bool(self._fetch("change_by", queue, commit_id))
+
+    def _fetch(self, name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        return self._link.execute(name, *values).rows
+
     def attempt(self, writes: Sequence[Write]) -> None:
         """Apply writes, all of them or none."""
+        if isinstance(writes[0], SetQueue):
+            self._link.execute("make_queue", writes[0].queue)  # so that there is a row to lock
+            for call in changed(self._fetch, self.queue(writes[0].queue), writes[0]):
+                if call[0] in self._dialect.sql:
+                    self._link.execute(*call)
+            return
         self._dialect.attempt(self._link, writes)
 
     def is_environment(self, error: Exception) -> bool:

@@ -1,22 +1,25 @@
 """Finding due runs and taking them, in a short transaction of its own.
 
-A run that somebody else is just claiming is passed over, never waited for. The cost of finding is that of the priority
-levels in use and the runs taken: what is not due, belongs to other queues or needs other code is stepped over in the
-index, however much there is of it.
+A run that somebody else is just claiming is passed over, never waited for; so is a queue that counts its claims. The
+cost of finding is that of the priority levels in use and the runs taken: what is not due, belongs to other queues or
+needs other code is stepped over in the index, however much there is of it.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.model.claim import TAIL_EVENTS
+from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
+from perdure.model.queue import QueueRow
 from perdure.model.run import RunRow
+from perdure.store.line import Chosen, Line
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.slots import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.store.base import Decide
@@ -24,27 +27,41 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.store")
 _LONGEST_MS = "2000"
 """How long a claim may be at rest between two statements before the server ends it."""
+_SETTLING_US = 10_000_000
+"""So long after a change of a queue's limits claims look for runs that were being claimed as it was made."""
+_SOON_US = 10_000
+"""When to look again at a queue that somebody else is just claiming from."""
 
 
-NOW = 0
+class Outlook(NamedTuple):
+    """What a look without a lock found."""
+
+    due: bool
+    """Whether there may be something to claim."""
+    then: int
+    """When there will be more."""
+
+
 LATE = 2**63 - 1
 
 
-def next_due(link: L, request: ClaimRequest) -> int:
-    """Return when there will be something to claim; `NOW` if there may be already. One statement, and no lock."""
+def look(link: L, request: ClaimRequest, now: int) -> Outlook:
+    """Look for what is due, and for when there will be more. One round trip, and no lock."""
     if request.only is not None:
-        return NOW
-    first = LATE
-    for priority, _, _, wake_at, due in link.execute("slots", *_names(request)).rows:
-        if due and (request.take_over or priority is not None):
-            return NOW
-        first = min(first, wake_at or LATE)
-    return first
+        return Outlook(due=True, then=now)
+    due, then = False, LATE
+    for result in link.many(*(("levels", name, request.workflows) for name in request.queues)):
+        for priority, _, _, head_at in result.rows:
+            if priority is None:
+                due |= request.take_over
+            elif head_at <= now:
+                due = True
+            else:
+                then = min(then, head_at)
+    return Outlook(due, then)
 
 
-def claim(
-    dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, now: int, damaged: set[str]
-) -> list[Claimed]:
+def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str]) -> Claims:
     """Claim up to ``request.limit`` runs, in the open transaction. A worker whose row is not live gets none.
 
     Args:
@@ -52,15 +69,71 @@ def claim(
         link: in a transaction.
         request: who claims, and what it can serve.
         decide: returns the append that claims a run.
-        now: the server's clock.
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
     """
-    _, live = link.many(("limit_claim", _LONGEST_MS), ("is_live", request.worker_id))
+    _, live, clock = link.many(("limit_claim", _LONGEST_MS), ("is_live", request.worker_id), ("clock",))
     if not live.rows:
-        return []
-    rows = _candidates(link, request._replace(limit=request.limit + len(damaged)))
-    rows = [row for row in rows if row.id not in damaged][: request.limit]
+        return Claims([])
+    now = int(clock.rows[0][0])
+    chosen, settings, waits = _choose(link, request, now, damaged)
+    claimed = _take(dialect, link, chosen.rows, decide, now, damaged)
+    calls = [call for call in (*chosen.aftermath(), *counted(settings, claimed, now)) if call[0] in dialect.sql]
+    if calls:
+        link.many(*calls)
+    answer = chosen.answer(claimed)
+    if not waits:
+        return answer
+    return answer._replace(held=True, open_at=min(answer.open_at or now + _SOON_US, now + _SOON_US))
+
+
+def _choose(
+    link: L, request: ClaimRequest, now: int, damaged: Collection[str]
+) -> tuple[Chosen, dict[str, QueueRow], bool]:
+    """Lock and return the runs to take, the settings of the queues, and whether one is just being claimed from."""
+    run = None
+    queues = request.queues
+    if request.only is not None:
+        found = link.execute("only", request.only).rows
+        run = RunRow._make(found[0][1:]) if found else None
+        if run is None or run.id in damaged or not _may_claim(link, run, request):
+            return Chosen([], []), {}, False
+        queues = (run.queue,)
+    locked, stored = link.many(("lock_queues", queues), ("queues_of", queues))
+    settings = {row[0]: QueueRow._make(row) for row in stored.rows}
+    mine = {row[0] for row in locked.rows}
+    busy = {name for name, row in settings.items() if row.is_counted and name not in mine}
+    for name in mine:
+        if settings[name].is_limited and now - settings[name].changed_at < _SETTLING_US:
+            link.execute("fill_slots", name)
+
+    def fetch(name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        return link.execute(name, *values).rows
+
+    def line(name: str, expected: int) -> Line | None:
+        if name in busy:
+            return None
+        row = settings.get(name)
+        return Line(fetch, name, row, request, now, take_over=request.take_over, expected=expected, damaged=damaged)
+
+    if run is None:
+        return Chosen.of(request, line), settings, bool(busy)
+    alone = line(run.queue, 1)
+    return Chosen([], []) if alone is None else Chosen.of_one(run, alone), settings, bool(busy)
+
+
+def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
+    if row.workflow not in request.workflows:
+        return False
+    if row.owner is None:
+        return True
+    return request.take_over and bool(link.execute("is_gone", row.owner).rows)
+
+
+def _take(
+    dialect: Dialect[L], link: L, rows: Sequence[RunRow], decide: Decide, now: int, damaged: set[str]
+) -> list[Claimed]:
+    """Append the claims of these runs and return them."""
     if not rows:
         return []
     recent = _ends(link, rows)
@@ -79,51 +152,6 @@ def claim(
         else:
             _pass_over(one.row.id, damaged, "its row and its log contradict each other")
     return kept
-
-
-def _candidates(link: L, request: ClaimRequest) -> list[RunRow]:
-    """Lock and return the runs to take: highest priority first, of one those of dead workers, then longest due."""
-    if request.only is not None:
-        rows = [RunRow._make(row[1:]) for row in link.execute("only", request.only).rows]
-        return [row for row in rows if _may_claim(link, row, request)]
-    names = _names(request)
-    found: list[tuple[int, RunRow]] = []
-    calls: list[tuple[Any, ...]] = [("slots", *names)]
-    if request.take_over:
-        calls.append(("bereft", *names, request.limit))
-    slots, *bereft = link.many(*calls)
-    for result in bereft:
-        found += [(row[0], RunRow._make(row[1:])) for row in result.rows]
-    level: object = None
-    due = 0
-    for priority, queue, workflow, _, is_due in slots.rows:
-        if priority is None or not is_due:
-            continue
-        if due >= request.limit and priority != level:
-            break
-        level = priority
-        rows_due = link.execute("due", queue, workflow, priority, request.limit).rows
-        due += len(rows_due)
-        found += [(row[0], RunRow._make(row[1:])) for row in rows_due]
-    found.sort(key=_turn)
-    return [row for _, row in found[: request.limit]]
-
-
-def _names(request: ClaimRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return request.queues, request.workflows
-
-
-def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
-    number, row = candidate
-    return -row.priority, -1 if row.wake_at is None else row.wake_at, number
-
-
-def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
-    if row.workflow not in request.workflows:
-        return False
-    if row.owner is None:
-        return True
-    return request.take_over and bool(link.execute("is_gone", row.owner).rows)
 
 
 def _ends(link: L, rows: Sequence[RunRow]) -> dict[str, list[Event]]:

@@ -7,10 +7,12 @@ import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable, UsageError
+from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat
 from perdure.model.write import COMMITTED, Append
 from perdure.store.server import claim, lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
+from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.hint import Hints
@@ -20,7 +22,7 @@ from perdure.store.settle import Settlement, Tails, has_happened, is_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
@@ -210,36 +212,40 @@ class ServerStore(Generic[L]):
         self._tell(batch)
         return outcomes
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim due runs in one short transaction."""
         if not block:
             self._opened()
             return None
-        taken: list[Claimed] = []
+        found: list[Claims] = []
 
-        def work(link: L, promise: Promise) -> list[Claimed]:
-            taken.clear()
-            if request.limit < 1 or not self._is_worthwhile(link, request):
-                return taken
-            link.begin()
-            taken.extend(claim.claim(self._dialect, link, request, decide, self._clock.now(), self._damaged))
-            promise.writes = [one.append for one in taken]
-            if taken:
+        def work(link: L, promise: Promise) -> Claims:
+            before = self._writes
+            outlook = claim.look(link, request, self._clock.now()) if request.limit > 0 else Outlook(due=False, then=0)
+            answer = Claims([])
+            if outlook.due:
+                link.begin()
+                answer = claim.claim(self._dialect, link, request, decide, self._damaged)
+                found.append(answer)
+                promise.writes = [one.append for one in answer.taken]
                 link.commit()
-            else:
-                link.rollback()
-            return taken
+            self._note(answer, outlook, before)
+            return answer
 
-        return self._transact("work", work, lambda _: taken)
+        return self._transact("work", work, lambda _: found[-1])
 
-    def _is_worthwhile(self, link: L, request: ClaimRequest) -> bool:
-        """Look whether there is something to claim, without a lock: an idle worker's usual answer is no."""
-        before = self._writes
-        first = claim.next_due(link, request)
-        # What this process wrote while it looked may be due before that.
-        quiet = first != claim.NOW and before == self._writes
-        self._quiet_until = min(first, self._clock.now() + _PATIENCE_US) if quiet else 0
-        return first == claim.NOW
+    def _note(self, answer: Claims, outlook: Outlook, before: int) -> None:
+        """Note until when nothing will be due, or be let go by its queue, of which no hint comes.
+
+        Args:
+            answer: what a claim took, or why not.
+            outlook: what was due, and when more will be.
+            before: how many batches this process had written when it looked: what it wrote since may be due earlier.
+        """
+        # What was due and neither taken nor held by its queue, somebody else was just claiming: he may fail.
+        quiet = not answer.taken and before == self._writes and (answer.held or not outlook.due)
+        opens = claim.LATE if answer.open_at is None else answer.open_at
+        self._quiet_until = min(outlook.then, opens, self._clock.now() + _PATIENCE_US) if quiet else 0
 
     # ---- workers ----
 
@@ -321,7 +327,7 @@ class ServerStore(Generic[L]):
     def stats(self) -> StoreStats:
         """Count what there is, and say what this database really is."""
         with self._opened().lend("work") as link:
-            return listing.stats(link, self._dialect.facts(link))
+            return listing.stats(link, self._dialect.facts(link), self._clock.now())
 
     def change_count(self) -> int:
         """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""

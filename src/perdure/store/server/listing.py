@@ -8,6 +8,7 @@ from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store import history
+from perdure.store.slots import states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,14 +95,15 @@ def _conditions(sql: dict[str, str], query: RunFilter) -> tuple[str, list[Value]
     return " ".join(parts), values
 
 
-def stats(link: Link, facts: tuple[Fact, ...]) -> StoreStats:
+def stats(link: Link, facts: tuple[Fact, ...], now: int) -> StoreStats:
     """Count runs by state, what is due by queue and workflow, and list the workers; with ``facts`` about the server."""
     counts, waiting, workers = link.many(("count_runs",), ("waiting",), ("workers",))
     runs: Any = dict(counts.rows)
-    due: Any = waiting.rows
+    due = tuple(QueueStats(*row) for row in waiting.rows)
+
+    def fetch(name: str, *values: Any) -> Rows:
+        return link.execute(name, *values).rows
+
     return StoreStats(
-        runs,
-        tuple(QueueStats(*row) for row in due),
-        tuple(WorkerRow._make(row) for row in workers.rows),
-        facts,
-    )
+        runs, due, tuple(WorkerRow._make(row) for row in workers.rows), facts, states(fetch, due, now)
+    )  # fmt: skip

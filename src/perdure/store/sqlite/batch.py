@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
-from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, Write
+from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, SetQueue, Write
 from perdure.store.settle import Doubt, Tails
 from perdure.store.sqltext import queries
 
@@ -111,13 +111,14 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
 
 
 def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
-    before = connection.total_changes()
-    if len({change[_RUN_ID] for change in changes}) == len(changes):
-        _execute(connection, _CHANGE_RUN, changes)
-    else:
-        for change in changes:
-            connection.execute(_CHANGE_RUN[1], change)
-    if connection.total_changes() - before != len(changes):
+    sizes = _SIZES if len({change[_RUN_ID] for change in changes}) == len(changes) else (1,)
+    total, start, changed = len(changes), 0, 0
+    for size in sizes:
+        while total - start >= size:
+            connection.execute(_CHANGE_RUN[size], tuple(chain.from_iterable(changes[start : start + size])))
+            changed += connection.changes()  # of runs; not what triggers did
+            start += size
+    if changed != total:
         raise Doubt
 
 
@@ -143,6 +144,12 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)
+    unique = [(one.row.queue, one.deduplication_key, one.row.id) for one in creates if one.deduplication_key]
+    if unique:
+        before = connection.total_changes()
+        connection.executemany(SQL["take_key"], unique)
+        if connection.total_changes() - before != len(unique):
+            raise Doubt
 
 
 def _check_order(batch: Sequence[Write], ids: list[str]) -> None:
@@ -180,6 +187,8 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
                 plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
+        elif isinstance(write, SetQueue):
+            raise Doubt  # it comes alone
         else:
             waiting.append(write)
             touched.add(write.run_id if isinstance(write, Append) else write.row.id)
@@ -204,7 +213,7 @@ def purge(connection: apsw.Connection, write: Purge) -> Outcome:
     if isinstance(outcome, Missing) or outcome.status in _OPEN:
         return outcome
     connection.execute(SQL["insert_request"], (run_id, at, actor, reason))
-    for name in ("purge_event", "purge_inbox", "purge_tag", "purge_run"):
+    for name in ("purge_event", "purge_inbox", "purge_tag", "purge_key", "purge_slot", "purge_run"):
         connection.execute(SQL[name], (run_id,))
     return COMMITTED
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.model.event import Event
+from perdure.model.queue import QueueRow
 from perdure.model.run import Message, RunRow, Tombstone
-from perdure.model.write import COMMITTED
+from perdure.model.write import COMMITTED, SetQueue
 from perdure.store.settle import Doubt, Standing, Tails
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
+from perdure.store.sqlite.queues import set_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,12 +58,28 @@ class SqliteBook:
         """Return the messages that wait."""
         return [Message._make(row) for row in fetch(self._connection, "inbox", run_id)]
 
+    def queue(self, name: str) -> QueueRow | None:
+        """Return the settings of a queue."""
+        found = fetch(self._connection, "get_queue", name)
+        return QueueRow._make(found[0]) if found else None
+
+    def key_holder(self, queue: str, key: str) -> RunRow | None:
+        """Return the open run that has a deduplication key."""
+        found = fetch(self._connection, "key_holder", queue, key)
+        return run_row(self._connection, found[0][0]) if found else None
+
+    def has_changed(self, queue: str, commit_id: int) -> bool:
+        """Whether a change of a queue is recorded."""
+        return bool(fetch(self._connection, "change_by", queue, commit_id))
+
     def attempt(self, writes: Sequence[Write]) -> None:
         """Apply writes, all of them or none."""
         connection = self._connection
         connection.execute("savepoint part")
         try:
-            if any(outcome is not COMMITTED for outcome in apply(connection, writes, self._now, self._tails)):
+            if isinstance(writes[0], SetQueue):
+                set_queue(connection, writes[0])
+            elif any(outcome is not COMMITTED for outcome in apply(connection, writes, self._now, self._tails)):
                 raise Doubt  # noqa: TRY301 - handled like what the database finds
         except ENVIRONMENT:
             raise

@@ -12,25 +12,30 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from perdure.model.claim import TAIL_EVENTS
+from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
-from perdure.model.run import RunRow
+from perdure.store.line import Chosen, Line
 from perdure.store.settle import Doubt, Tails
+from perdure.store.slots import counted
 from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
+from perdure.store.sqlite.queues import read_book, reading, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.run import RunRow
     from perdure.store.base import Decide
+    from perdure.store.sqlite.queues import QueueBook
 
 logger: logging.Logger = logging.getLogger("perdure.store")
 
 
 def claim(
-    connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails, damaged: set[str]
-) -> list[Claimed]:
+    connection: apsw.Connection, request: ClaimRequest, decide: Decide, now: int, tails: Tails, damaged: set[str],
+    queues: QueueBook,
+) -> Claims:  # fmt: skip
     """Claim up to ``request.limit`` runs. A worker whose row is not live gets none.
 
     Args:
@@ -41,24 +46,31 @@ def claim(
         tails: what is known to be in logs.
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
+        queues: the settings of the queues.
 
     Raises:
         StoreCorrupt: what is due cannot be found out.
     """
     if request.limit < 1 or not fetch(connection, "is_live", request.worker_id):
-        return []
+        return Claims([])
     with sound():
-        rows = candidates(connection, request._replace(limit=request.limit + len(damaged)), now)
-    rows = [row for row in rows if row.id not in damaged][: request.limit]
-    recent = _ends(connection, rows)
+        chosen = choose(connection, request, now, queues, damaged)
+    recent = _ends(connection, chosen.rows)
     claimed = []
-    for row in rows:
+    for row in chosen.rows:
         if recent.get(row.id):
             claimed.append(decide(row, tuple(recent[row.id]), now))
         else:
             _pass_over(row.id, damaged, "its log cannot be read")
-    if _record(connection, claimed, now, tails):
-        return claimed
+    if not _record(connection, claimed, now, tails):
+        claimed = _record_each(connection, claimed, now, tails, damaged)
+    run(connection, [*chosen.aftermath(), *counted(queues.rows, claimed, now)])
+    return chosen.answer(claimed)
+
+
+def _record_each(
+    connection: apsw.Connection, claimed: Sequence[Claimed], now: int, tails: Tails, damaged: set[str]
+) -> list[Claimed]:
     kept = []
     for one in claimed:
         if _record(connection, [one], now, tails):
@@ -101,32 +113,30 @@ def _pass_over(run_id: str, damaged: set[str], why: str) -> None:
     logger.error("run %r is due and cannot be claimed: %s; run `perdure verify`", run_id, why)
 
 
-def candidates(connection: apsw.Connection, request: ClaimRequest, now: int) -> list[RunRow]:
-    """Return the runs to take: highest priority first, of one priority those of dead workers, then longest due."""
+def without_writing(connection: apsw.Connection, request: ClaimRequest, now: int, known: QueueBook) -> Claims | None:
+    """Return the answer to a claim that finds nothing to do; None if there is something to be written."""
+    queues = read_book(connection, fetch(connection, "queue_version")[0][0], known)
+    chosen = choose(connection, request._replace(limit=1, shares=()), now, queues)
+    return chosen.answer([]) if chosen.is_idle else None
+
+
+def choose(
+    connection: apsw.Connection, request: ClaimRequest, now: int, queues: QueueBook, damaged: Collection[str] = ()
+) -> Chosen:
+    """Choose the runs to take. Reads only."""
+    read = reading(connection)
+    take_over = request.take_over and bool(fetch(connection, "gone"))
+
+    def line(name: str, expected: int) -> Line:
+        row = queues.rows.get(name)
+        return Line(read, name, row, request, now, take_over=take_over, expected=expected, damaged=damaged)
+
     if request.only is not None:
         row = run_row(connection, request.only)
-        return [row] if row is not None and _may_claim(connection, row, request, now) else []
-    queues, workflows = (msgspec.json.encode(names).decode() for names in (request.queues, request.workflows))
-    found: list[tuple[int, RunRow]] = []
-    if request.take_over and fetch(connection, "gone"):
-        rows = fetch(connection, "bereft", queues, workflows, request.limit)
-        found = [(row[0], RunRow._make(row[1:])) for row in rows]
-    level: int | None = None
-    due = 0
-    for priority, queue, workflow in fetch(connection, "slots", queues, workflows, now):
-        if due >= request.limit and priority != level:
-            break
-        level = priority
-        rows = fetch(connection, "due", queue, workflow, priority, now, request.limit)
-        due += len(rows)
-        found.extend((row[0], RunRow._make(row[1:])) for row in rows)
-    found.sort(key=_turn)
-    return [row for _, row in found[: request.limit]]
-
-
-def _turn(candidate: tuple[int, RunRow]) -> tuple[int, int, int]:
-    number, row = candidate
-    return -row.priority, -1 if row.wake_at is None else row.wake_at, number
+        if row is None or row.id in damaged or not _may_claim(connection, row, request, now):
+            return Chosen([], [])
+        return Chosen.of_one(row, line(row.queue, 1))
+    return Chosen.of(request, line)
 
 
 def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, now: int) -> bool:

@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from perdure.errors import StoreCorrupt, StoreUnavailable, UsageError
+from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
@@ -21,13 +22,14 @@ from perdure.store.sqlite.book import SqliteBook
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
+from perdure.store.sqlite.queues import UNREAD, read_book
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from perdure.model.claim import Claimed, ClaimRequest
+    from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import RunRow, Tombstone, WorkerRow
@@ -101,6 +103,7 @@ class SqliteStore:
         self._tails: Tails = {}
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
+        self._queues = UNREAD
         self._own_version = -1
         """SQLite's count of changes as of our own last commit: equal to it, nothing has changed since."""
 
@@ -170,7 +173,7 @@ class SqliteStore:
         if not schema.is_current(session.reader):
             message = f"{self._path}: not a database of this release"
             raise UsageError(message, hint="run `perdure migrate`")
-        for boot_id, base in fetch(session.reader, "meta"):
+        for boot_id, base, _ in fetch(session.reader, "meta"):
             if boot_id == self._machine.boot_id:
                 self._clock.start(base)
 
@@ -247,18 +250,19 @@ class SqliteStore:
 
     def _agree(self, session: Session) -> None:
         """Make sure that the file is still this machine's, and follow its clock."""
-        if session.writer.data_version() == self._own_version:
+        if session.writer.data_version() == self._own_version and self._queues is not UNREAD:
             return  # nobody has written since we did
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"
             raise StoreCorrupt(message)
-        boot_id, base = row[0]
+        boot_id, base, version = row[0]
         if boot_id != self._machine.boot_id:
             message = f"{self._path}: in use on another machine; SQLite cannot be shared between machines"
             raise UsageError(message, hint="use a database server")
         with sound():
             self._clock.adopt(base)
+            self._queues = read_book(session.writer, version, self._queues)
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order."""
@@ -273,6 +277,7 @@ class SqliteStore:
 
     def _apply(self, session: Session, batch: Sequence[Write]) -> list[Outcome]:
         try:
+            self._queues.check(batch)
             return apply(session.writer, batch, self._clock.now(), self._tails)
         except ENVIRONMENT:
             raise
@@ -281,23 +286,26 @@ class SqliteStore:
             session.rollback()
             session.begin()
             self._agree(session)
+            self._queues = self._queues.after(batch)
             return Settlement(self._book(session), batch).settle()
 
     def _book(self, session: Session) -> SqliteBook:
         return SqliteBook(session.writer, self._clock.now(), self._tails)
 
-    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> list[Claimed] | None:
+    def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim due runs in one short transaction."""
         if block:
             with self._opened().reading() as connection:
-                if not claim.candidates(connection, request._replace(limit=1), self._clock.now()):
-                    return []  # the usual case of an idle worker: no need for the write lock
+                answer = claim.without_writing(connection, request, self._clock.now(), self._queues)
+            if answer is not None:
+                return answer  # the usual case of an idle worker: no need for the write lock
 
-        def work(session: Session) -> list[Claimed]:
-            return claim.claim(session.writer, request, decide, self._clock.now(), self._tails, self._damaged)
+        def work(session: Session) -> Claims:
+            now = self._clock.now()
+            return claim.claim(session.writer, request, decide, now, self._tails, self._damaged, self._queues)
 
-        def look(claimed: list[Claimed]) -> bool | None:
-            return has_happened(self._book(self._opened()), [one.append for one in claimed])
+        def look(claims: Claims) -> bool | None:
+            return has_happened(self._book(self._opened()), [one.append for one in claims.taken])
 
         return self._write(work, look, block=block)
 

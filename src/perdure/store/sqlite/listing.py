@@ -11,7 +11,9 @@ from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
 from perdure.model.status import Status
 from perdure.store import history
+from perdure.store.slots import states
 from perdure.store.sqlite.batch import SQL, fetch
+from perdure.store.sqlite.queues import reading
 
 if TYPE_CHECKING:
     from perdure.model.event import Event
@@ -95,17 +97,22 @@ def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
 def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:
     """Count runs by state, what is due by queue and workflow, and list the workers; with ``facts`` about the file."""
     runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
-    waiting = []
+    due: dict[tuple[str, str], tuple[int, int]] = {}
     for queue, workflow in fetch(connection, "pairs"):
-        names = tuple(msgspec.json.encode([name]).decode() for name in (queue, workflow))
-        due, oldest = 0, now
-        for priority, _, _ in fetch(connection, "slots", *names, now):
-            count, first = fetch(connection, "count_due", queue, workflow, priority, now)[0]
-            due, oldest = due + count, min(oldest, first)
-        if due:
-            waiting.append(QueueStats(queue, workflow, due, oldest))
+        levels = fetch(connection, "levels", queue, msgspec.json.encode([workflow]).decode())
+        for priority, _, keyed, head_at in levels:
+            if not keyed and head_at <= now:
+                _add(due, queue, workflow, *fetch(connection, "count_due", queue, workflow, priority, now)[0])
+    for line in fetch(connection, "keyed_due", now):
+        _add(due, *line)
+    waiting = tuple(QueueStats(*pair, *found) for pair, found in due.items())
     workers = tuple(WorkerRow._make(row) for row in fetch(connection, "workers"))
-    return StoreStats(runs, tuple(waiting), workers, facts)
+    return StoreStats(runs, waiting, workers, facts, states(reading(connection), waiting, now))
+
+
+def _add(due: dict[tuple[str, str], tuple[int, int]], queue: str, workflow: str, count: int, oldest: int) -> None:
+    known, since = due.get((queue, workflow), (0, oldest))
+    due[queue, workflow] = known + count, min(since, oldest)
 
 
 def problems(connection: apsw.Connection) -> list[str]:

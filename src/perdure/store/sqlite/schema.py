@@ -93,7 +93,7 @@ def join(connection: apsw.Connection, clock: Clock, machine: Machine) -> None:
     if not known_row:
         connection.execute(SQL["insert_meta"], (str(uuid.uuid4()), machine.boot_id, base, base + ticks))
     else:
-        boot_id, known = known_row[0]
+        boot_id, known, _ = known_row[0]
         # Without a boot id from the platform, a boot shows in the time since boot: it went back.
         rebooted = boot_id != machine.boot_id or known + ticks < last - _CLOSE_ENOUGH_US
         if rebooted:

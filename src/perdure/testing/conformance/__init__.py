@@ -20,8 +20,10 @@ from perdure.testing.conformance.creating import CreatingContract
 from perdure.testing.conformance.leasing import LeasingContract
 from perdure.testing.conformance.messaging import MessagingContract
 from perdure.testing.conformance.purging import PurgingContract
+from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
+from perdure.testing.conformance.turns import TurnsContract
 from perdure.testing.conformance.writing import WritingContract
 
 __all__ = ["StoreConformance"]
@@ -33,6 +35,8 @@ class StoreConformance(
     MessagingContract,
     PurgingContract,
     ClaimingContract,
+    QueueingContract,
+    TurnsContract,
     LeasingContract,
     ReadingContract,
     SharingContract,

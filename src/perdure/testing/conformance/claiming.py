@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,17 +80,27 @@ class ClaimingContract(Contract):
         assert ids(claim(store, limit=2)) == ["c", "e"]
         assert ids(claim(store, limit=10)) == ["b", "f", "a", "d"]
 
-    def test_priorities_hold_across_queues_and_workflows(self, store: Store) -> None:
+    def test_priorities_hold_across_the_workflows_of_a_queue(self, store: Store) -> None:
         now = store.now()
-        for run_id, queue, workflow, priority in (
-            ("a", "q1", "x", 1),
-            ("b", "q2", "y", 3),
-            ("c", "q1", "y", 2),
-            ("d", "q2", "x", 4),
-        ):
-            accept(store, Author(run_id, now).create(queue=queue, workflow=workflow, priority=priority))
+        for run_id, workflow, priority in (("a", "x", 1), ("b", "y", 3), ("c", "y", 2), ("d", "x", 4)):
+            accept(store, Author(run_id, now).create(workflow=workflow, priority=priority))
         enlist(store, "w1")
-        assert ids(claim(store, queues=("q1", "q2"), workflows=("x", "y"), limit=3)) == ["d", "b", "c"]
+        assert ids(claim(store, workflows=("x", "y"), limit=3)) == ["d", "b", "c"]
+
+    def test_each_queue_has_its_share_first_and_what_is_left_goes_in_the_order_of_the_queues(
+        self, store: Store
+    ) -> None:
+        now = store.now()
+        for n in range(6):
+            for queue in ("q1", "q2", "q3"):
+                accept(store, Author(f"{queue}-{n}", now).create(queue=queue, priority=9 if queue == "q1" else 0))
+        accept(store, Author("q4-0", now).create(queue="q4"))
+        enlist(store, "w1")
+        queues = ("q4", "q2", "q3", "q1")
+        taken = claim(store, queues=queues, limit=10, shares=(3, 4, 2, 1))
+        assert Counter(one.row.queue for one in taken) == {"q4": 1, "q2": 6, "q3": 2, "q1": 1}
+        assert ids(claim(store, queues=("q3", "q1"), limit=2)) == ["q3-2", "q3-3"]
+        assert ids(claim(store, queues=("q3", "q1"), limit=1, shares=(0, 1))) == ["q1-1"]
 
     def test_of_equals_the_one_created_first_comes_first(self, store: Store) -> None:
         now = store.now()

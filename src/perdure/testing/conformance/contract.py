@@ -89,9 +89,13 @@ def claim(
     limit: int = 10,
     take_over: bool = True,
     only: str | None = None,
+    shares: tuple[int, ...] = (),
 ) -> list[Claimed]:
     """Claim as a worker does."""
-    return store.claim(ClaimRequest(worker_id, queues, workflows, limit, take_over, only), claims_for(worker_id)) or []
+    request = ClaimRequest(worker_id, queues, workflows, limit, take_over, only, shares)
+    claims = store.claim(request, claims_for(worker_id))
+    assert claims is not None
+    return claims.taken
 
 
 def enlist(store: Store, *worker_ids: str, lease_us: int = 60 * SECOND) -> None:

@@ -45,7 +45,7 @@ def opened(url: str) -> Iterator[ServerEvidence]:
             with connection.cursor() as cursor:
                 for statement in _SNAPSHOT:
                     cursor.execute(statement)
-            check_schema(place, next(query("select max(number) from schema_migration", ()))[0])
+            check_schema(place, next(query("select max(number) from schema_migration where number < 9999", ()))[0])
             yield ServerEvidence(query, _TAGS, _STRAY_TAGS)
     except pymysql.err.Error as error:
         if error.args and error.args[0] == _NO_TABLE:

@@ -1,5 +1,5 @@
--- Every statement the MySQL and MariaDB backend runs. A question mark stands for a value; for a list of texts it stands
--- for all of them with commas between, and `rows(?)` for a table of one column `value`.
+-- Every statement the MySQL and MariaDB backend runs. A question mark stands for a value, with a number behind it for
+-- the value of that number; for a list of texts it stands for all of them with commas between, and `rows(?)` for a table of one column `value`.
 -- `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))` is the server's clock when the statement began.
 
 -- begin: begin a transaction
@@ -33,7 +33,7 @@ where reason = 'the batch does not fit' and (select count(*) from event where (r
 -- insert_run: create runs; the rows follow
 insert into run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, due_queue
+    input_digest, tags, detail, created_at, updated_at, partition_key, due_queue
 ) values
 
 -- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
@@ -130,7 +130,7 @@ where id in (?) and status in ('pending', 'running', 'waiting', 'paused')
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run where id = ?
 
 -- get_request: what a purged run left
@@ -215,97 +215,303 @@ where r.owner is not null and not exists (select 1 from worker as w where w.id =
 delete from worker
 where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
 
--- slots: every priority level with a time to wake up, per queue and workflow, by skipping through the index: the first
--- time, and whether it has come; a row of nothing if there are workers to take over from
-with recursive slot (queue, workflow, priority) as (
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
+-- row of nothing if there are workers to take over from
+with recursive plain (workflow, priority) as (
     select
-        q.value,
         w.value,
         (
             select r.priority from run as r
-            where r.due_queue = q.value and r.workflow = w.value
+            where r.due_queue = ?1 and r.partition_key is null and r.workflow = w.value
             order by r.priority desc limit 1
         )
-    from rows(?) as q
-    cross join rows(?) as w
+    from rows(?2) as w
     union all
     select
-        s.queue,
         s.workflow,
         (
             select r.priority from run as r
-            where r.due_queue = s.queue and r.workflow = s.workflow and r.priority < s.priority
+            where
+                r.due_queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
             order by r.priority desc limit 1
         )
-    from slot as s
+    from plain as s
+    where s.priority is not null
+),
+
+keyed (workflow, priority) as (
+    select
+        w.value,
+        (
+            select n.priority from lane as n
+            where n.queue = ?1 and n.workflow = w.value
+            order by n.priority desc limit 1
+        )
+    from rows(?2) as w
+    union all
+    select
+        s.workflow,
+        (
+            select n.priority from lane as n
+            where n.queue = ?1 and n.workflow = s.workflow and n.priority < s.priority
+            order by n.priority desc limit 1
+        )
+    from keyed as s
+    where s.priority is not null
+),
+
+headed (priority, workflow, is_keyed, head_at) as (
+    select
+        s.priority, s.workflow, 0,
+        (
+            select r.wake_at from run as r
+            where
+                r.due_queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+            order by r.wake_at limit 1
+        )
+    from plain as s
+    where s.priority is not null
+    union all
+    select
+        s.priority, s.workflow, 1,
+        (
+            select n.turn_at from lane as n
+            where n.queue = ?1 and n.workflow = s.workflow and n.priority = s.priority
+            order by n.turn_at limit 1
+        )
+    from keyed as s
     where s.priority is not null
 )
 
-select
-    f.priority, f.queue, f.workflow, f.wake_at,
-    f.wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) as due
-from (
-    select
-        s.priority, s.queue, s.workflow,
-        (
-            select r.wake_at from run as r
-            where r.due_queue = s.queue and r.workflow = s.workflow and r.priority = s.priority
-            order by r.wake_at limit 1
-        ) as wake_at
-    from slot as s
-    where s.priority is not null
-) as f
-where f.wake_at is not null
+select priority, workflow, is_keyed, head_at from headed where head_at is not null
 union all
-select null, null, null, null, 1 from dual where exists (select 1 from worker where state <> 'live')
+select null, null, 0, null from dual where exists (select 1 from worker where state <> 'live')
 order by priority desc
 
--- due: the runs of one slot that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run force index (run_due)
 where
-    due_queue = ? and workflow = ? and priority = ?
-    and wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+    due_queue = ?1 and partition_key is null and workflow = ?2 and priority = ?3 and wake_at <= ?4
+    and (wake_at > ?5 or (wake_at = ?5 and no > ?6))
 order by wake_at, no
-limit ?
+limit ?7
 for update skip locked
 
--- bereft: runs whose owner is gone
+-- due_keyed: the same of one key
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run force index (run_due)
+where
+    due_queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4 and wake_at <= ?5
+    and (wake_at > ?6 or (wake_at = ?6 and no > ?7))
+order by wake_at, no
+limit ?8
+for update skip locked
+
+-- lanes: the keys whose turn has come, from a place on
+select turn_at, partition_key from lane
+where
+    queue = ?1 and workflow = ?2 and priority = ?3 and turn_at <= ?4
+    and (turn_at > ?5 or (turn_at = ?5 and partition_key > ?6))
+order by turn_at, partition_key
+limit ?7
+
+-- hold_lane: keep others from joining a line; the next statement sees who has
+select 1 from lane where queue = ? and partition_key = ? and workflow = ? and priority = ? for update
+
+-- turn_lane: note a key's turn, or when the first of its runs is due
+update lane
+set
+    turn_at = greatest(?5, coalesce((
+        select r.wake_at from run as r
+        where r.due_queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4
+        order by r.wake_at limit 1
+    ), ?5))
+where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+
+-- drop_lane: forget a key of which nothing waits
+delete from lane
+where
+    queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+    and not exists (
+        select 1 from run as r
+        where r.due_queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4
+    )
+
+-- bereft: runs of a queue whose owner is gone
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run
 where
     owner in (select w.id from worker as w where w.state <> 'live')
-    and queue in (?)
-    and workflow in (?)
-order by priority desc, no
-limit ?
+    and queue = ?1
+    and workflow in (?2)
+order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 for update skip locked
 
--- only: one run, unless somebody else is claiming it
+-- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where id = ?
+for update skip locked
+
+-- only: one run that is due or owned, unless somebody else is claiming it
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run
 where
     id = ?
     and (owner is not null or wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
 for update skip locked
 
+-- queues: the settings of all queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from queue
+
+-- queues_of: the settings of these queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from queue
+where name in (?)
+
+-- lock_queues: those of these queues that count their claims and nobody else is claiming from
+select name from queue
+where
+    name in (?)
+    and (
+        concurrency is not null or concurrency_per_worker is not null or concurrency_per_key is not null
+        or rate_limit is not null or fair = 1 or paused = 1
+    )
+order by name
+for update skip locked
+
+-- check_open: none of these queues may count its claims
+insert into refusal select reason from refusal
+where reason = 'the batch does not fit' and exists (
+    select 1 from queue
+    where name in (?) and (
+        concurrency is not null or concurrency_per_worker is not null or concurrency_per_key is not null
+        or rate_limit is not null or fair = 1 or paused = 1
+    )
+)
+
+-- get_queue: the settings of a queue, which stay so until the transaction ends
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from queue
+where name = ?
+for update
+
+-- make_queue: a queue without settings, if it has none
+insert ignore into queue (name, fair, hold_while_waiting, paused, changed_at, changes) values (?, 0, 0, 0, 0, 0)
+
+-- put_queue: the settings of a queue, new or changed
+replace into queue (
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- insert_change: record a change of a queue
+insert into queue_change values (?, ?, ?, ?, ?, ?, ?)
+
+-- change_by: whether a change was recorded before
+select 1 from queue_change where queue = ? and commit_id = ?
+
+-- changes: the last changes of a queue
+select * from queue_change where queue = ? order by n desc limit ?
+
+-- slots: places in a queue's limits, and the runs they are for where they count
+select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+from slot as s
+left join run as r on
+    s.run_id = r.id and s.epoch = r.epoch
+    and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))
+where s.queue = ?1
+
+-- put_slot: give a run a place in its queue's limits
+replace into slot (run_id, queue, epoch) values (?, ?, ?)
+
+-- delete_slot: forget a place that does not count any more
+delete from slot where run_id = ? and epoch = ?
+
+-- drop_slots: forget all places in a queue's limits that do not count any more
+delete from slot
+where
+    queue = ?1
+    and not exists (
+        select 1 from run as r
+        where
+            r.id = slot.run_id and r.epoch = slot.epoch
+            and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))
+    )
+
+-- fill_slots: give a place to every run of a queue that is owned
+replace into slot (run_id, queue, epoch)
+select r.id, r.queue, r.epoch from run as r where r.owner is not null and r.queue = ?
+
+-- starts: claims of a queue in the window of its rate
+select at, n from queue_start where queue = ? and at > ? order by at
+
+-- count_start: count claims of a queue with a rate
+insert into queue_start (queue, at, n) values (?1, ?2, ?3) on duplicate key update n = n + ?3
+
+-- forget_starts: drop what has left the window
+delete from queue_start where queue = ? and at <= ?
+
+-- free_key: take a deduplication key from a run that has ended
+delete from deduplication
+where
+    queue = ? and `key` = ?
+    and not exists (
+        select 1 from run as r
+        where
+            r.id = deduplication.run_id and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+    )
+
+-- take_key: give a run a deduplication key that no other has
+insert into deduplication (queue, `key`, run_id) values (?, ?, ?)
+
+-- key_holder: the open run that has a deduplication key
+select r.id from deduplication as d
+inner join run as r on d.run_id = r.id
+where d.queue = ? and d.`key` = ? and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+
+-- purge_key: delete a purged run's deduplication key
+delete from deduplication where run_id = ?
+
+-- purge_slot: delete a purged run's place
+delete from slot where run_id = ?
+
+-- standing: how many runs of every queue have a wake-up time
+select due_queue, count(*) from run where due_queue is not null group by due_queue
+
+-- owned_of: how many runs of every queue are owned
+select queue, count(*) from run where owner is not null group by queue
+
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from tag
 inner join run on tag.run_no = run.no
 where tag.`key` = ? and tag.value = ?

@@ -29,16 +29,20 @@ select perdure.fits(count(*) = cardinality($1::text []))
 from unnest($1::text [], $2::bigint []) as p (run_id, seq)
 where exists (select 1 from perdure.event as e where e.run_id = p.run_id and e.seq = p.seq)
 
--- insert_run: create runs
+-- insert_run: create runs; no queue of those that are claimed as they are created may count its claims
 insert into perdure.run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 )
 select * from unnest(
     $1::text [], $2::text [], $3::text [], $4::text [], $5::text [], $6::bigint [], $7::bigint [], $8::text [],
     $9::bigint [], $10::bigint [], $11::bigint [], $12::bigint [], $13::text [], $14::text [], $15::bigint [],
-    $16::bigint []
+    $16::bigint [], $17::text []
 )
+where
+    (
+        select perdure.fits(not exists (select 1 from perdure.queue as q where q.name = any($18::text []) and q.counted))
+    )
 
 -- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
 select perdure.fits(not exists (select 1 from perdure.request where run_id = any($1::text [])))
@@ -154,7 +158,7 @@ where id = any(?::text []) and status in ('pending', 'running', 'waiting', 'paus
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from perdure.run where id = ?
 
 -- get_request: what a purged run left
@@ -226,88 +230,305 @@ where r.owner is not null and not exists (select 1 from perdure.worker as w wher
 delete from perdure.worker as w
 where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.owner = w.id)
 
--- slots: every priority level with a time to wake up, per queue and workflow, by skipping through the index: the first
--- time, and whether it has come; a row of nothing if there are workers to take over from
-with recursive slot (queue, workflow, priority) as (
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
+-- row of nothing if there are workers to take over from
+with recursive plain (workflow, priority) as (
     select
-        q.name,
         w.name,
         (
             select r.priority from perdure.run as r
-            where r.queue = q.name and r.workflow = w.name and r.wake_at is not null
+            where
+                r.queue = $1::text and r.partition_key is null and r.workflow = w.name and r.wake_at is not null
             order by r.priority desc limit 1
         )
-    from unnest(?::text []) as q (name)
-    cross join unnest(?::text []) as w (name)
+    from unnest($2::text []) as w (name)
     union all
     select
-        s.queue,
         s.workflow,
         (
             select r.priority from perdure.run as r
             where
-                r.queue = s.queue and r.workflow = s.workflow and r.priority < s.priority and r.wake_at is not null
+                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
+                and r.wake_at is not null
             order by r.priority desc limit 1
         )
-    from slot as s
+    from plain as s
+    where s.priority is not null
+),
+
+keyed (workflow, priority) as (
+    select
+        w.name,
+        (
+            select n.priority from perdure.lane as n
+            where n.queue = $1::text and n.workflow = w.name
+            order by n.priority desc limit 1
+        )
+    from unnest($2::text []) as w (name)
+    union all
+    select
+        s.workflow,
+        (
+            select n.priority from perdure.lane as n
+            where n.queue = $1::text and n.workflow = s.workflow and n.priority < s.priority
+            order by n.priority desc limit 1
+        )
+    from keyed as s
+    where s.priority is not null
+),
+
+headed (priority, workflow, keyed, head_at) as (
+    select
+        s.priority, s.workflow, 0,
+        (
+            select r.wake_at from perdure.run as r
+            where
+                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+                and r.wake_at is not null
+            order by r.wake_at limit 1
+        )
+    from plain as s
+    where s.priority is not null
+    union all
+    select
+        s.priority, s.workflow, 1,
+        (
+            select n.turn_at from perdure.lane as n
+            where n.queue = $1::text and n.workflow = s.workflow and n.priority = s.priority
+            order by n.turn_at limit 1
+        )
+    from keyed as s
     where s.priority is not null
 )
 
-select s.priority, s.queue, s.workflow, f.wake_at, f.wake_at <= (select perdure.clock())
-from slot as s
-cross join lateral (
-    select r.wake_at from perdure.run as r
-    where r.queue = s.queue and r.workflow = s.workflow and r.priority = s.priority and r.wake_at is not null
-    order by r.wake_at limit 1
-) as f
-where s.priority is not null
+select priority, workflow, keyed, head_at from headed where head_at is not null
 union all
-select null, null, null, null, true where exists (select 1 from perdure.worker where state <> 'live')
+select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
 order by 1 desc nulls last
 
--- due: the runs of one slot that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from perdure.run
-where queue = ? and workflow = ? and priority = ? and wake_at <= (select perdure.clock())
+where
+    queue = $1::text and partition_key is null and workflow = $2::text
+    and priority = $3::bigint and wake_at is not null and wake_at <= $4::bigint
+    and (wake_at, no) > ($5::bigint, $6::bigint)
 order by wake_at, no
-limit ?
+limit $7::bigint
 for no key update skip locked
 
--- bereft: runs whose owner is gone
+-- due_keyed: the same of one key
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where
+    queue = $1::text and partition_key = $2::text and workflow = $3::text
+    and priority = $4::bigint and wake_at is not null and wake_at <= $5::bigint
+    and (wake_at, no) > ($6::bigint, $7::bigint)
+order by wake_at, no
+limit $8::bigint
+for no key update skip locked
+
+-- lanes: the keys whose turn has come, from a place on, each with its first run if that is due and nobody's
+select
+    n.turn_at, n.partition_key, h.*
+from perdure.lane as n
+left join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+    from perdure.run as r
+    where r.no = (
+        select f.no from perdure.run as f
+        where
+            f.queue = $1::text and f.partition_key = n.partition_key and f.workflow = $2::text
+            and f.priority = $3::bigint and f.wake_at is not null and f.wake_at <= $4::bigint
+        order by f.wake_at, f.no
+        limit 1
+    )
+    for no key update skip locked
+) as h on true
+where
+    n.queue = $1::text and n.workflow = $2::text and n.priority = $3::bigint and n.turn_at <= $4::bigint
+    and (n.turn_at, n.partition_key) > ($5::bigint, $6::text)
+order by n.turn_at, n.partition_key
+limit $7::bigint
+
+-- turn_lane: note a key's turn, or when the first of its runs is due; forget it if nothing waits
+select perdure.turn_lane($1::text, $2::text, $3::text, $4::bigint, $5::bigint)
+
+-- bereft: runs of a queue whose owner is gone
 select
     r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
 from perdure.run as r
 inner join perdure.worker as w on r.owner = w.id
 where
     w.state <> 'live'
-    and r.queue = any(?::text [])
-    and r.workflow = any(?::text [])
-order by r.priority desc, r.no
-limit ?
+    and r.queue = $1::text
+    and r.workflow = any($2::text [])
+order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
 for no key update of r skip locked
 
--- only: one run, unless somebody else is claiming it
+-- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from perdure.run
+where id = $1::text
+for no key update skip locked
+
+-- only: one run that is due or owned, unless somebody else is claiming it
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from perdure.run
 where id = ? and (owner is not null or wake_at <= (select perdure.clock()))
 for no key update skip locked
 
+-- queues: the settings of all queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+
+-- queues_of: the settings of these queues
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+where name = any(?::text [])
+
+-- lock_queues: those of these queues that count their claims and nobody else is claiming from
+select name from perdure.queue where name = any(?::text []) and counted order by name for no key update skip locked
+
+-- get_queue: the settings of a queue, which stay so until the transaction ends
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from perdure.queue
+where name = ?
+for no key update
+
+-- make_queue: a queue without settings, if it has none
+insert into perdure.queue (name, fair, hold_while_waiting, paused, changed_at, changes) values (?, 0, 0, 0, 0, 0)
+on conflict do nothing
+
+-- put_queue: the settings of a queue, new or changed
+insert into perdure.queue (
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+)
+values (
+    $1::text, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::bigint,
+    $10::bigint, $11::text, $12::bigint, $13::bigint
+)
+on conflict (name) do update set
+    concurrency = excluded.concurrency,
+    concurrency_per_worker = excluded.concurrency_per_worker,
+    concurrency_per_key = excluded.concurrency_per_key,
+    rate_limit = excluded.rate_limit,
+    rate_us = excluded.rate_us,
+    ageing_us = excluded.ageing_us,
+    fair = excluded.fair,
+    hold_while_waiting = excluded.hold_while_waiting,
+    paused = excluded.paused,
+    declared = excluded.declared,
+    changed_at = excluded.changed_at,
+    changes = excluded.changes
+
+-- insert_change: record a change of a queue
+insert into perdure.queue_change values (?, ?, ?, ?, ?, ?, ?)
+
+-- change_by: whether a change was recorded before
+select 1 from perdure.queue_change where queue = ? and commit_id = ?
+
+-- changes: the last changes of a queue
+select * from perdure.queue_change where queue = ? order by n desc limit ?
+
+-- slots: places in a queue's limits, and the runs they are for where they count
+select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+from perdure.slot as s
+left join perdure.run as r on
+    s.run_id = r.id and s.epoch = r.epoch
+    and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
+where s.queue = $1::text
+
+-- put_slot: give a run a place in its queue's limits
+insert into perdure.slot (run_id, queue, epoch) values (?, ?, ?)
+on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
+
+-- delete_slot: forget a place that does not count any more
+delete from perdure.slot where run_id = ? and epoch = ?
+
+-- drop_slots: forget all places in a queue's limits that do not count any more
+delete from perdure.slot as s
+where
+    s.queue = $1::text
+    and not exists (
+        select 1 from perdure.run as r
+        where
+            r.id = s.run_id and r.epoch = s.epoch
+            and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
+    )
+
+-- fill_slots: give a place to every run of a queue that is owned
+insert into perdure.slot (run_id, queue, epoch)
+select r.id, r.queue, r.epoch from perdure.run as r where r.owner is not null and r.queue = ?
+on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
+where slot.epoch < excluded.epoch
+
+-- starts: claims of a queue in the window of its rate
+select at, n from perdure.queue_start where queue = ? and at > ? order by at
+
+-- count_start: count claims of a queue with a rate
+insert into perdure.queue_start (queue, at, n) values (?, ?, ?)
+on conflict (queue, at) do update set n = queue_start.n + excluded.n
+
+-- forget_starts: drop what has left the window
+delete from perdure.queue_start where queue = ? and at <= ?
+
+-- take_key: give runs a deduplication key that no open run has
+with taken as (
+    insert into perdure.deduplication as d (queue, key, run_id)
+    select * from unnest($1::text [], $2::text [], $3::text [])
+    on conflict (queue, key) do update set run_id = excluded.run_id where not perdure.is_open(d.run_id)
+    returning 1
+)
+
+select perdure.fits((select count(*) from taken) = cardinality($1::text []))
+
+-- key_holder: the open run that has a deduplication key
+select r.id from perdure.deduplication as d
+inner join perdure.run as r on d.run_id = r.id
+where d.queue = ? and d.key = ? and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+
+-- purge_key: delete a purged run's deduplication key
+delete from perdure.deduplication where run_id = $1::text
+
+-- purge_slot: delete a purged run's place
+delete from perdure.slot where run_id = $1::text
+
+-- standing: how many runs of every queue have a wake-up time
+select queue, count(*) from perdure.run where wake_at is not null group by queue
+
+-- owned_of: how many runs of every queue are owned
+select queue, count(*) from perdure.run where owner is not null group by queue
+
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from perdure.run
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from perdure.tag
 inner join perdure.run on tag.run_id = run.id
 where tag.key = ? and tag.value = ?

@@ -15,11 +15,11 @@ select count(*) from event_log where (run_no, seq) in (values
 -- insert_run: create runs; the rows' placeholders follow
 insert into run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 ) values
 
 -- run_row: one row of insert_run
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_tag: make a run findable by its tag
 insert into tag (key, value, run_id) values (?, ?, ?)
@@ -101,7 +101,7 @@ where id in (select value from json_each(?)) and status in ('pending', 'running'
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run where id = ?
 
 -- get_request: what a purged run left
@@ -124,7 +124,7 @@ select * from event where run_id = ? order by seq desc limit ?
 select * from inbox where run_id = ? order by n
 
 -- meta: what all processes agree on; read in every write transaction
-select boot_id, clock_base from meta where id = 1
+select boot_id, clock_base, queue_version from meta where id = 1
 
 -- insert_meta: the first opening of a file
 insert into meta (id, file_id, boot_id, clock_base, last_at) values (1, ?, ?, ?, ?)
@@ -188,74 +188,229 @@ where state <> 'live' and id not in (select owner from run where status = 'runni
 -- gone: whether there are workers to take over from
 select 1 from worker where state <> 'live' limit 1
 
--- slots: every priority level that has something due, per queue and workflow, by skipping through the index
-with recursive slot (queue, workflow, priority) as (
+-- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes
+with recursive level (workflow, keyed, priority) as (
     select
-        q.value,
         w.value,
+        0,
         (
             select max(r.priority) from run as r
-            where r.queue = q.value and r.workflow = w.value and r.wake_at is not null
+            where r.queue = ?1 and r.partition_key is null and r.workflow = w.value and r.wake_at is not null
         )
-    from json_each(?1) as q
-    cross join json_each(?2) as w
+    from json_each(?2) as w
     union all
     select
-        s.queue,
+        w.value,
+        1,
+        (select max(n.priority) from lane as n where n.queue = ?1 and n.workflow = w.value)
+    from json_each(?2) as w
+    union all
+    select
         s.workflow,
-        (
-            select max(r.priority) from run as r
-            where
-                r.queue = s.queue and r.workflow = s.workflow and r.priority < s.priority
-                and r.wake_at is not null
-        )
-    from slot as s
+        s.keyed,
+        case when s.keyed
+            then (
+                select max(n.priority) from lane as n
+                where n.queue = ?1 and n.workflow = s.workflow and n.priority < s.priority
+            )
+            else (
+                select max(r.priority) from run as r
+                where
+                    r.queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
+                    and r.wake_at is not null
+            )
+        end
+    from level as s
+    where s.priority is not null
+),
+
+headed (priority, workflow, keyed, head_at) as (
+    select
+        s.priority,
+        s.workflow,
+        s.keyed,
+        case when s.keyed
+            then (
+                select min(n.turn_at) from lane as n
+                where n.queue = ?1 and n.workflow = s.workflow and n.priority = s.priority
+            )
+            else (
+                select min(r.wake_at) from run as r
+                where
+                    r.queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+                    and r.wake_at is not null
+            )
+        end
+    from level as s
     where s.priority is not null
 )
 
-select s.priority, s.queue, s.workflow
-from slot as s
-where
-    s.priority is not null
-    and (
-        select min(r.wake_at) from run as r
-        where r.queue = s.queue and r.workflow = s.workflow and r.priority = s.priority and r.wake_at is not null
-    ) <= ?3
-order by s.priority desc
+select priority, workflow, keyed, head_at from headed where head_at is not null order by priority desc
 
--- due: the runs of one slot, longest due first
+-- due_plain: the runs without a key of a workflow and priority, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run
-where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+where
+    queue = ? and partition_key is null and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    and (wake_at, no) > (?, ?)
 order by wake_at, no
 limit ?
 
--- bereft: runs whose owner is gone
+-- due_keyed: the same of one key
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    queue = ? and partition_key = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    and (wake_at, no) > (?, ?)
+order by wake_at, no
+limit ?
+
+-- lanes: the keys whose turn has come, from a place on, each with its first run if that is due
+select
+    n.turn_at, n.partition_key,
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+from lane as n
+left join run as r on r.no = (
+    select h.no from run as h
+    where
+        h.queue = ?1 and h.partition_key = n.partition_key and h.workflow = ?2 and h.priority = ?3
+        and h.wake_at is not null and h.wake_at <= ?4
+    order by h.wake_at, h.no
+    limit 1
+)
+where n.queue = ?1 and n.workflow = ?2 and n.priority = ?3 and n.turn_at <= ?4 and (n.turn_at, n.partition_key) > (?5, ?6)
+order by n.turn_at, n.partition_key
+limit ?7
+
+-- turn_lane: note a key's turn, or when the first of its runs is due
+update lane
+set
+    turn_at = max(?5, coalesce((
+        select min(r.wake_at) from run as r
+        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+    ), ?5))
+where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+
+-- drop_lane: forget a key of which nothing waits
+delete from lane
+where
+    queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+    and not exists (
+        select 1 from run as r
+        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+    )
+
+-- bereft: runs of a queue whose owner is gone
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run
 where
     status = 'running'
     and owner in (select id from worker where state <> 'live')
-    and queue in (select value from json_each(?))
-    and workflow in (select value from json_each(?))
-order by priority desc, no
-limit ?
+    and queue = ?1
+    and workflow in (select value from json_each(?2))
+order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
+
+-- numbered: one run with its number
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run where id = ?
+
+-- queues: the settings of all queues
+select * from queue
+
+-- queue_version: grows with every change of a queue
+select queue_version from meta where id = 1
+
+-- get_queue: the settings of a queue
+select * from queue where name = ?
+
+-- put_queue: the settings of a queue, new or changed
+insert or replace into queue values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- insert_change: record a change of a queue
+insert into queue_change values (?, ?, ?, ?, ?, ?, ?)
+
+-- change_by: whether a change was recorded before
+select 1 from queue_change where queue = ? and commit_id = ?
+
+-- changes: the last changes of a queue
+select * from queue_change where queue = ? order by n desc limit ?
+
+-- bump_queues: let everybody read the queues anew
+update meta set queue_version = queue_version + 1 where id = 1
+
+-- slots: places in a queue's limits, and the runs they are for where they count; ?2: a run that waits keeps its own
+select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+from slot as s
+left join run as r on
+    s.run_id = r.id and s.epoch = r.epoch and (r.status = 'running' or (?2 and r.status = 'waiting'))
+where s.queue = ?1
+
+-- put_slot: give a run a place in its queue's limits
+insert or replace into slot (run_id, queue, epoch) values (?, ?, ?)
+
+-- delete_slot: forget a place that does not count any more
+delete from slot where run_id = ? and epoch = ?
+
+-- drop_slots: forget all places in a queue's limits that do not count any more; ?2: a run that waits keeps its own
+delete from slot
+where
+    queue = ?1
+    and not exists (
+        select 1 from run as r
+        where r.id = slot.run_id and r.epoch = slot.epoch and (r.status = 'running' or (?2 and r.status = 'waiting'))
+    )
+
+-- fill_slots: give a place to every run of a queue that is owned
+insert or replace into slot (run_id, queue, epoch) select id, queue, epoch from run where status = 'running' and queue = ?
+
+-- starts: claims of a queue in the window of its rate
+select at, n from queue_start where queue = ? and at > ? order by at
+
+-- count_start: count claims of a queue with a rate
+insert into queue_start (queue, at, n) values (?, ?, ?) on conflict do update set n = n + excluded.n
+
+-- forget_starts: drop what has left the window
+delete from queue_start where queue = ? and at <= ?
+
+-- take_key: give a run a deduplication key that no open run has
+insert into deduplication (queue, key, run_id) values (?, ?, ?)
+on conflict (queue, key) do update set run_id = excluded.run_id
+where not exists (
+    select 1 from run as r
+    where r.id = deduplication.run_id and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+)
+
+-- key_holder: the open run that has a deduplication key
+select r.id from deduplication as d
+inner join run as r on d.run_id = r.id
+where d.queue = ? and d.key = ? and r.status in ('pending', 'running', 'waiting', 'paused', 'parked')
+
+-- purge_key: delete a purged run's deduplication key
+delete from deduplication where run_id = ?
+
+-- purge_slot: delete a purged run's place
+delete from slot where run_id = ?
 
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from run indexed by run_listing
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at
+    input_digest, tags, detail, created_at, updated_at, partition_key
 from tag
 cross join run on run.id = tag.run_id
 where tag.key = ? and tag.value = ?
@@ -291,7 +446,7 @@ limit ?
 -- count_runs: runs by state
 select status, count(*) from run group by status
 
--- pairs: every queue and workflow that has something with a wake-up time, by skipping through the index
+-- pairs: every queue and workflow with a run without a key that has a wake-up time, by skipping through the index
 with recursive line (queue) as (
     select min(queue) from run where wake_at is not null
     union all
@@ -303,7 +458,10 @@ with recursive line (queue) as (
 pair (queue, workflow) as (
     select
         l.queue,
-        (select min(r.workflow) from run as r where r.queue = l.queue and r.wake_at is not null)
+        (
+            select min(r.workflow) from run as r
+            where r.queue = l.queue and r.partition_key is null and r.wake_at is not null
+        )
     from line as l
     where l.queue is not null
     union all
@@ -311,7 +469,9 @@ pair (queue, workflow) as (
         p.queue,
         (
             select min(r.workflow) from run as r
-            where r.queue = p.queue and r.workflow > p.workflow and r.wake_at is not null
+            where
+                r.queue = p.queue and r.partition_key is null and r.workflow > p.workflow
+                and r.wake_at is not null
         )
     from pair as p
     where p.workflow is not null
@@ -319,9 +479,25 @@ pair (queue, workflow) as (
 
 select queue, workflow from pair where workflow is not null
 
--- count_due: how much of a slot is due, and since when
+-- count_due: how much of a line is due, and since when
 select count(*), min(wake_at) from run
-where queue = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+where
+    queue = ? and partition_key is null and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+
+-- keyed_due: how much is due that has a key, and since when, by queue and workflow
+select n.queue, n.workflow, count(*), min(r.wake_at)
+from lane as n
+cross join run as r on
+    n.queue = r.queue and n.partition_key = r.partition_key and n.workflow = r.workflow and n.priority = r.priority
+    and r.wake_at is not null and r.wake_at <= ?1
+where n.turn_at <= ?1
+group by n.queue, n.workflow
+
+-- standing: how many runs of every queue have a wake-up time
+select queue, count(*) from run where wake_at is not null group by queue
+
+-- owned_of: how many runs of every queue are owned
+select queue, count(*) from run where status = 'running' group by queue
 
 -- workers: known workers
 select * from worker order by id

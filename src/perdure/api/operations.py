@@ -1,0 +1,98 @@
+"""What an engine can do with runs and queues that are there already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.api import acting, reading
+from perdure.api.queues import QueueHandle, list_queues
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from datetime import datetime
+
+    from perdure.api.queues import QueueInfo
+    from perdure.api.reading import RunInfo
+    from perdure.runtime.connection import Connection
+    from perdure.runtime.worker import Worker
+
+
+class Operations:
+    """Part of `perdure.Engine`."""
+
+    _worker: Worker | None
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection. Internal."""
+        raise NotImplementedError
+
+    async def list(
+        self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
+        queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
+        until: datetime | None = None, limit: int | None = None, cursor: str | None = None,
+    ) -> AsyncIterator[RunInfo]:  # fmt: skip
+        """Iterate over the runs that match, newest first.
+
+        Args:
+            status: one state or several.
+            workflow: workflow or its name.
+            version: version of the workflow.
+            queue: name of the queue.
+            tag: tags that the run must have.
+            since: created at or after this time.
+            until: created before this time.
+            limit: at most so many.
+            cursor: id of the run after which to go on.
+        """
+        query = await reading.build_filter(
+            self.connection, status=status, workflow=workflow, version=version, queue=queue, tag=tag, since=since,
+            until=until, cursor=cursor,
+        )  # fmt: skip
+        async for info in reading.pages(self.connection, query, limit):
+            yield info
+
+    async def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
+        """Ask a run to stop; see `Run.cancel`."""
+        done = await acting.cancel(self.connection, run_id, actor=actor, reason=reason)
+        if self._worker is not None:
+            self._worker.message_sent(run_id)
+        return done
+
+    async def retry(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> str:
+        """Let a failed or parked run go on; completed steps keep their results. Returns what was done, in one line.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UsageError: the run is neither failed nor parked.
+        """
+        told = await acting.retry(self.connection, run_id, actor=actor, reason=reason)
+        if self._worker is not None:
+            self._worker.want_claim()
+        return told
+
+    async def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
+        """Delete a finished run's history; its id stays taken.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UsageError: the run has not ended.
+        """
+        await acting.purge(self.connection, run_id, actor=actor, reason=reason)
+
+    async def queues(self) -> tuple[QueueInfo, ...]:
+        """Return every queue that has settings or open runs, by name, with what is in it. Counts them."""
+        return await list_queues(self.connection)
+
+    def queue(self, name: str) -> QueueHandle:
+        """Return a handle on a queue, to look at it, set its limits, pause and resume it.
+
+        Raises:
+            UsageError: the name cannot name a queue.
+        """
+        return QueueHandle(self, name)
+
+    def queue_changed(self) -> None:
+        """Look for runs to claim. Internal."""
+        if self._worker is not None:
+            self._worker.want_claim()
