@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perdure
-from perdure import errors, guard
+from perdure import errors, guard, testing
 from perdure.api import blocking
 
 if TYPE_CHECKING:
@@ -24,7 +24,18 @@ NOTE = "<!-- Written by scripts/python_reference.py from the code. Change the co
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Defining": ("step", "workflow", "Retry", "Duration", "AsyncStep", "SyncStep", "Workflow"),
-    "Engine and runs": ("Engine", "Run", "SyncEngine", "SyncRun", "RunInfo", "Event", "Status", "EventType"),
+    "Engine and runs": (
+        "Engine",
+        "Run",
+        "SyncEngine",
+        "SyncRun",
+        "RunInfo",
+        "Event",
+        "Status",
+        "EventType",
+        "Verdict",
+        "VerdictKind",
+    ),
     "Queues": ("Queue", "Rate", "Start", "QueueHandle", "QueueInfo", "QueueChange", "QueueSettings", "SyncQueueHandle"),
     "Inside a workflow": (
         "sleep",
@@ -41,8 +52,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),
 }
+TESTING = ("assert_replays", "replay", "load_histories", "History")
 GUARDS = ("once", "Once", "insert", "change", "Change", "create_table", "schema", "forget")
-ELSEWHERE = {"Status": "events-and-states.md#states", "EventType": "events-and-states.md#events"}
+ELSEWHERE = {
+    "Status": "events-and-states.md#states", "EventType": "events-and-states.md#events",
+    "VerdictKind": "../how-to/check-a-change.md#verdicts",
+}  # fmt: skip
 INTERNAL = frozenset(
     {
         "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
@@ -98,6 +113,14 @@ def guard_page() -> str:
     parts = ["# perdure.guard", NOTE, *_paragraphs(guard)]
     for name in GUARDS:
         parts += _entry(name, guard)
+    return "\n\n".join(parts).replace("\n### ", "\n## ") + "\n"
+
+
+def testing_page() -> str:
+    """Return the page on the test kit."""
+    parts = ["# perdure.testing", NOTE, *_paragraphs(testing)]
+    for name in TESTING:
+        parts += _entry(name, testing)
     return "\n\n".join(parts).replace("\n### ", "\n## ") + "\n"
 
 
@@ -275,7 +298,7 @@ def _sentence(hint: str) -> str:
     return f"{hint[:1].upper()}{hint[1:]}." if hint else ""
 
 
-PAGES = {"python.md": python_page, "errors.md": errors_page, "guard.md": guard_page}
+PAGES = {"python.md": python_page, "errors.md": errors_page, "guard.md": guard_page, "testing.md": testing_page}
 
 
 def main() -> None:

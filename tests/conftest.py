@@ -25,10 +25,26 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", default="sqlite", help="kind of database of `tmp_db`: sqlite, postgres, ...")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what looks into SQLite's own tables, clock or file, if the command line names another store."""
+    if config.getoption("--store") != "sqlite":
+        left_out = [item for item in items if item.get_closest_marker("sqlite_only")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture
-def tmp_db(tmp_path: Path) -> str:
-    """Give the URL of an SQLite database that does not exist yet."""
-    return f"sqlite:///{tmp_path / 'test.db'}"
+def tmp_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of an empty database: an SQLite file, unless the command line names another store."""
+    kind: str = request.config.getoption("--store")
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("new_database")(kind).url
+    return url
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ from perdure.model.duration import Duration
 from perdure.model.policy import Retry
 from perdure.model.queue import Queue, Rate
 from perdure.model.status import EventType, Status
+from perdure.replay.verdict import Verdict, VerdictKind
 
 ordered.install()
 
@@ -70,6 +71,6 @@ __all__ = [
     "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start",
     "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt",
     "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "UsageError",
-    "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random",
-    "sleep", "step", "step_info", "uuid4", "workflow",
+    "Verdict", "VerdictKind", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched",
+    "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

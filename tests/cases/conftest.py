@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -80,7 +80,10 @@ class World:
             return connection.execute(query, values).fetchall()
 
     def write(self, statement: str, *values: Any) -> None:
-        """Write to the tables of the file directly, as an attacker or an accident would."""
+        """Write to the tables directly, as an attacker or an accident would."""
+        if self.database is not None:
+            self.database.rows(statement, *values)
+            return
         with closing(apsw.Connection(str(self.file))) as connection:
             connection.set_busy_timeout(5000)
             connection.execute(statement, values)
@@ -92,18 +95,20 @@ class World:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Give a world of its own to a case: on SQLite, or on what `tests.cases.backends` asks for."""
-    kind = getattr(request, "param", "sqlite")
-    new_database: Callable[[str], Database] = request.getfixturevalue("new_database")
-    made = World(tmp_path, spawn, None if kind == "sqlite" else new_database(kind))
+    """Give a world of its own to a case: on what `tests.cases.backends` or else the command line asks for."""
+    kind: str = getattr(request, "param", None) or request.config.getoption("--store")
+    made = World(tmp_path, spawn, None if kind == "sqlite" else request.getfixturevalue("new_database")(kind))
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["mariadb", "memory", "postgres", "sqlite"])
 async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
     """Give an open engine with the workflows of the test's module, on each backend."""
-    url = "sqlite://" if request.param == "memory" else world.url
+    if request.param in ("mariadb", "postgres"):
+        url: str = request.getfixturevalue("new_database")(request.param).url
+    else:
+        url = "sqlite://" if request.param == "memory" else world.url
     flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]
     async with perdure.Engine(url, flows, lease="2s", grace=0, max_bytes=200_000_000) as opened:
         yield opened

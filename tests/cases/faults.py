@@ -11,15 +11,14 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.store.server.engine import ServerStore
-from perdure.store.sqlite.engine import SqliteStore
+from perdure.store.instrumented import Instrumented
 from tests.cases.ledger import Ledger, note
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 class Fault:
-    """One fault, armed by replacing what commits in this process."""
+    """One fault, armed by replacing the commit of every store in this process."""
 
     def __init__(self, text: str, ledger: Ledger) -> None:
         words = text.split()
@@ -53,16 +52,9 @@ class Fault:
 def arm(text: str, ledger: Ledger) -> None:
     """Arm a fault in this process."""
     fault = Fault(text, ledger)
-    for store in (SqliteStore, ServerStore):
-        replace_commit(store, fault)
+    original = Instrumented.commit
 
-
-def replace_commit(store: Any, fault: Fault) -> None:
-    original = store.commit
-
-    def commit(self: Any, batch: Sequence[Any], *, block: bool = True) -> Any:
-        if not (block or self.capabilities.inline):
-            return original(self, batch, block=block)  # nothing is written in this way
+    def commit(self: Instrumented, batch: Sequence[Any], *, block: bool = True) -> Any:
         meant = fault.meets(batch)
         if meant and fault.when == "before":
             fault.strike()
@@ -73,4 +65,4 @@ def replace_commit(store: Any, fault: Fault) -> None:
             fault.strike()
         return answer
 
-    store.commit = commit
+    Instrumented.commit = commit  # type: ignore[method-assign]

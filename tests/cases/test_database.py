@@ -42,6 +42,7 @@ def copy(world: World) -> None:
 @pytest.mark.parametrize(
     "workers,runs", [(3, 120), pytest.param(4, 1000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
+@pytest.mark.sqlite_only
 async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
     """SQLite says "database is locked" under ordinary use: a few processes on one file.
 
@@ -68,6 +69,7 @@ async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
         assert "WARNING" not in child.err
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("workers,runs", [(4, 200), pytest.param(8, 2000, marks=[pytest.mark.nightly])])
 async def test_case_dbb_02(world: World, workers: int, runs: int) -> None:
     """Two workers take the same SQLite row: select-then-delete without the write lock.

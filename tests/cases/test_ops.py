@@ -113,6 +113,7 @@ async def listed(client: perdure.Engine, **conditions: object) -> list[perdure.R
 @pytest.mark.parametrize(
     "count", [100_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
+@pytest.mark.sqlite_only
 async def test_case_ux_01(world: World, count: int) -> None:
     """A list takes a minute at scale. (Acting on many at once and the text filter come with the user interface.)
 

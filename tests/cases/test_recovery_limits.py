@@ -89,6 +89,7 @@ from tests.cases.flows import named
 """
 
 
+@pytest.mark.sqlite_only
 async def test_case_rec_17(world: World) -> None:
     """The rescuer itself is stuck: recovery is an ordinary locked job, and when it stalls everything stalls.
 

@@ -70,6 +70,7 @@ def _write_canary() -> None:
     Path("canary").write_text("unpickled")
 
 
+@pytest.mark.sqlite_only
 async def test_case_sec_02(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who can write a row can run code in the worker and in the commands.
 

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import time
 
+import pytest
+
 from tests.cases import flows
 from tests.cases.conftest import World
 from tests.cases.ledger import until
@@ -59,6 +61,7 @@ async def begun(world: World, child_name: str) -> list[str]:
     return [f"{child_name}{n}" for n in range(12)]
 
 
+@pytest.mark.sqlite_only
 async def test_case_shu_05(world: World) -> None:
     """Prefetched work that has not begun is lost with the process that holds it.
 

@@ -104,6 +104,7 @@ BAD: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.sqlite_only
 async def test_case_tim_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyPatch) -> None:
     """A very long sleep overflows, and raises or fires at once.
 

@@ -173,6 +173,6 @@ def test_two_workflows_of_one_name(shell: Shell) -> None:
 
 
 def test_a_time_limit_and_a_password_are_not_mixed_up(shell: Shell) -> None:
-    told = shell("list", "--db", "postgresql://me:secret@host/db")
-    is_one_clear_line(told, "no backend for postgresql://")
+    told = shell("list", "--db", "oracle://me:secret@host/db")
+    is_one_clear_line(told, "no backend for oracle://")
     assert "secret" not in told.err

@@ -26,6 +26,10 @@ WIDE_CLASSES: dict[str, str] = {
 # What may turn a name, text or bytes into code, and where. Pattern -> (names, reason).
 CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/cli/main.py": (frozenset({"importlib.import_module"}), "finds command groups by folder"),
+    "src/perdure/replay/code.py": (
+        frozenset({"importlib.import_module"}),
+        "loads the modules whose workflows the process that checks was started for",
+    ),
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
     "src/perdure/store/bulk.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ PROGRAMS: list[tuple[perdure.Workflow[..., Any], int]] = [
     (programs.context_variables, 2),
     (sync_programs.sync_loop, 3),
 ]
-BACKENDS = ("memory", "sqlite")
+BACKENDS = ("memory", "postgres", "sqlite")
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,15 @@ def bodies_run_outside_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunLoop, "drain", watched)
 
 
-def url_of(backend: str, folder: Path, name: str) -> str:
-    return f"memory://{folder.name}-{name}" if backend == "memory" else f"sqlite:///{folder / name}.db"
+@pytest.fixture(params=BACKENDS)
+def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Give a function from a name to the URL of an empty database."""
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("new_database")("postgres").url
+        return lambda name: f"{url}?schema={name}"
+    if request.param == "memory":
+        return lambda name: f"memory://{tmp_path.name}-{name}"
+    return lambda name: f"sqlite:///{tmp_path / name}.db"
 
 
 async def live(url: str, workflow: perdure.Workflow[..., Any], seed: int, log: Sequence[Event] = ()) -> list[Event]:
@@ -71,17 +78,16 @@ async def put(engine: perdure.Engine, workflow: perdure.Workflow[..., Any], log:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program[0].name)
 async def test_a_fresh_engine_goes_on_from_any_crash_point(
-    tmp_path: Path, program: tuple[perdure.Workflow[..., Any], int], backend: str
+    url_of: Callable[[str], str], program: tuple[perdure.Workflow[..., Any], int]
 ) -> None:
     workflow, every = program
-    original = await live(url_of(backend, tmp_path, "first"), workflow, seed=1)
+    original = await live(url_of("first"), workflow, seed=1)
     assert original[-1].type == EventType.RUN_COMPLETED
     for cut in range(2, len(original), every):
         prefix = original[:cut]
-        url = url_of(backend, tmp_path, f"cut{cut}")
+        url = url_of(f"cut{cut}")
         log = await live(url, workflow, seed=cut, log=prefix)
         calls = set(here().calls)
         assert broken_link("run", EMPTY_TAIL, log) is None
@@ -91,10 +97,9 @@ async def test_a_fresh_engine_goes_on_from_any_crash_point(
         assert not calls & answered(prefix)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "name", ["cancellation", "first_completed", "at_most_once", "abandoned_generators", "queue_of_work"]
 )
-async def test_bodies_are_run_from_plain_callbacks_only(tmp_path: Path, name: str, backend: str) -> None:
-    log = await live(url_of(backend, tmp_path, "one"), programs.EVERY[name], seed=2)
+async def test_bodies_are_run_from_plain_callbacks_only(url_of: Callable[[str], str], name: str) -> None:
+    log = await live(url_of("one"), programs.EVERY[name], seed=2)
     assert log[-1].type == EventType.RUN_COMPLETED

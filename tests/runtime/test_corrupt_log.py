@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
+from pathlib import Path
 
 import apsw
 import pytest
@@ -24,16 +25,17 @@ async def many() -> int:
     return 40
 
 
-async def test_a_run_with_a_damaged_log_is_parked(tmp_db: str) -> None:
-    async with perdure.Engine(tmp_db, [many], evict_after="10ms") as engine:
+async def test_a_run_with_a_damaged_log_is_parked(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    async with perdure.Engine(url, [many], evict_after="10ms") as engine:
         run = await engine.start(many, id="r")
         async with asyncio.timeout(5):
             while await run.status() != perdure.Status.WAITING:
                 await asyncio.sleep(0.01)
-    with closing(apsw.Connection(tmp_db.removeprefix("sqlite:///"))) as connection:
+    with closing(apsw.Connection(str(tmp_path / "test.db"))) as connection:
         connection.execute("drop trigger event_log_no_update")
         connection.execute("update event_log set payload = x'37' where seq = 9")
-    async with perdure.Engine(tmp_db, [many]) as engine:
+    async with perdure.Engine(url, [many]) as engine:
         with pytest.raises(perdure.RunParked, match="corrupt: event 9"):
             await engine.get("r").result(timeout=10)
         info = await engine.get("r").info()

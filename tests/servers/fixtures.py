@@ -83,6 +83,12 @@ class Servers:
     def pgbouncer(self, server: Postgres, **options: Any) -> Pgbouncer:
         return self._start(lambda: Pgbouncer(server, **options))
 
+    def mariadb_standby(self, server: Mariadb) -> Mariadb:
+        """Start a second server that follows the first one, which waits for it."""
+        standby = server.new_standby()
+        self._closers.append(standby.close)
+        return standby
+
     def standby(self, server: Postgres, *, synchronous: bool = True) -> Postgres:
         """Start a second server that follows the first one."""
         standby = server.new_standby(synchronous=synchronous)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,31 @@ import pymysql
 
 from tests.servers import programs
 from tests.servers.certificate import Certificate
-from tests.servers.server import HOST, Server, run_lowered
+from tests.servers.server import HOST, LOOK_S, PATIENCE_S, Server, ServerError, run_lowered
 
 USER = "perdure"
 SETTINGS: Mapping[str, str | int] = {
     "innodb_buffer_pool_size": "64M",
     "innodb_log_file_size": "32M",
     "skip_name_resolve": "on",
+}
+# A primary that confirms a commit only once a standby has it.
+PRIMARY: Mapping[str, str | int] = {
+    "server_id": 1,
+    "log_bin": "log",
+    "binlog_format": "ROW",
+    "sync_binlog": 1,
+    "rpl_semi_sync_master_enabled": "ON",
+    "rpl_semi_sync_master_wait_point": "AFTER_SYNC",
+    "rpl_semi_sync_master_timeout": 86_400_000,
+}
+REPLICA: Mapping[str, str | int] = {
+    "server_id": 2,
+    "log_bin": "log",
+    "binlog_format": "ROW",
+    "sync_binlog": 1,
+    "read_only": "ON",
+    "rpl_semi_sync_slave_enabled": "ON",
 }
 
 
@@ -64,7 +83,7 @@ class Mariadb(Server):
             self._settings |= {"ssl_cert": str(certificate), "ssl_key": str(key), "require_secure_transport": "on"}
         secret = "" if self.password is None else f" identified by '{self.password}'"
         # Executed on every start, and good for all of them.
-        first = f"set names utf8mb4;\ncreate user if not exists {USER}@'{HOST}'{secret};\n"
+        first = f"set sql_log_bin = 0;\nset names utf8mb4;\ncreate user if not exists {USER}@'{HOST}'{secret};\n"
         self.write("first.sql", f"{first}grant all on *.* to {USER}@'{HOST}' with grant option;\n")
 
     def command(self) -> Sequence[str | Path]:
@@ -126,6 +145,49 @@ class Mariadb(Server):
     def drop_database(self, name: str) -> None:
         """Drop a database. Connections to it stay, and find it gone."""
         self.execute(f"drop database if exists {name}")
+
+    # ---- a second server that follows this one ----
+
+    def new_standby(self) -> Mariadb:
+        """Start a server that has every transaction of this one before it is confirmed. Start this one with `PRIMARY`.
+
+        What was made before is not copied: make databases afterwards.
+        """
+        standby = Mariadb(settings=REPLICA, password=self.password)
+        try:
+            standby.start()
+            standby.execute(
+                "change master to master_host = %s, master_port = %s, master_user = %s, master_password = %s,"
+                " master_use_gtid = slave_pos, master_connect_retry = 1",
+                (HOST, self.port, USER, self.password or ""),
+            )
+            standby.execute("start slave")
+            self._await_standby()
+        except BaseException:
+            standby.close()
+            raise
+        return standby
+
+    def _await_standby(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        query = "show status like 'Rpl_semi_sync_master_clients'"
+        while self.execute(query) != [("Rpl_semi_sync_master_clients", "1")]:
+            if time.monotonic() > deadline or self._ended_within(LOOK_S):
+                message = f"no standby connected\n{self.log[-4000:]}"
+                raise ServerError(message)
+
+    def promote(self) -> None:
+        """Make a standby a server that takes writes, once it has done all it was sent."""
+        deadline = time.monotonic() + PATIENCE_S
+        self.execute("stop slave io_thread")
+        idle = "select 1 from information_schema.processlist where state like 'Slave has read all relay log%%'"
+        while not self.execute(idle):
+            if time.monotonic() > deadline or self._ended_within(LOOK_S):
+                message = f"the standby cannot apply what it was sent\n{self.log[-4000:]}"
+                raise ServerError(message)
+        self.execute("stop slave")
+        self.execute("reset slave all")
+        self.execute("set global read_only = off")
 
     def backends(self, database: str) -> list[int]:
         """Give the ids of the connections to a database."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import reading
+from perdure.api.checking import Checker
 from perdure.api.collect import collect
 from perdure.api.decorators import P, Workflow
 from perdure.api.many import start_many
@@ -98,6 +99,8 @@ class Engine(Operations):
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._closing: asyncio.Task[None] | None = None
+        name = self._codec.codec.name
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -171,6 +174,7 @@ class Engine(Operations):
             if worker is not None:
                 await worker.stop(self._settings.grace_us / 1_000_000)
         finally:
+            self._checker.close()
             await connection.close()
 
     async def __aenter__(self) -> Self:

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from datetime import datetime
 
+    from perdure.api.checking import Checker
     from perdure.api.queues import QueueInfo
     from perdure.api.reading import RunInfo
+    from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
     from perdure.runtime.worker import Worker
 
@@ -21,6 +23,7 @@ class Operations:
     """Part of `perdure.Engine`."""
 
     _worker: Worker | None
+    _checker: Checker
 
     @property
     def connection(self) -> Connection:
@@ -79,6 +82,21 @@ class Operations:
             UsageError: the run has not ended.
         """
         await acting.purge(self.connection, run_id, actor=actor, reason=reason)
+
+    async def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
+        """Replay what is recorded of a run with the code given to this engine, without calling a step.
+
+        Args:
+            run_id: the run, ended or not; it is only read.
+            to: version to check against; the registered one by default.
+            processes: replay in so many processes of this engine, each with another hash seed; 0 for this process.
+
+        Raises:
+            RunNotFound: there is no such run, or its history was purged.
+            UsageError: its workflow is not here, or cannot be loaded in another process.
+            VersionError: ``to`` is not the version that is here.
+        """
+        return await self._checker.check(self.connection, run_id, to, processes)
 
     async def queues(self) -> tuple[QueueInfo, ...]:
         """Return every queue that has settings or open runs, by name, with what is in it. Counts them."""

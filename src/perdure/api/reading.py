@@ -16,11 +16,13 @@ from perdure.model.event import Event as Row
 from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import GOING_ON, EventType, Status
+from perdure.replay.history import record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from perdure.codec.base import Codec
+    from perdure.replay.history import History
     from perdure.runtime.connection import Connection
 
 _FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
@@ -203,6 +205,12 @@ async def history(connection: Connection, run_id: str) -> list[Event]:
     """Return a run's log, decoded. Raises `RunNotFound`."""
     row, rows = await row_and_log(connection, run_id)
     return list(decode_log(rows, row.workflow_version, connection.codec))
+
+
+async def recording(connection: Connection, run_id: str) -> History:
+    """Return a run by itself. Raises `RunNotFound`."""
+    row, rows = await row_and_log(connection, run_id)
+    return record(row, rows, connection.codec)
 
 
 async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:

@@ -11,6 +11,7 @@ from perdure.model.duration import Duration, microseconds
 if TYPE_CHECKING:
     from perdure.api.reading import Event, RunInfo
     from perdure.model.status import Status
+    from perdure.replay.history import History
     from perdure.runtime.connection import Connection
 
 R_co = TypeVar("R_co", covariant=True)
@@ -85,6 +86,13 @@ class Run(Generic[R_co]):
     async def history(self) -> list[Event]:
         """Return the run's log: every event with its time, worker, epoch, input and output. Raises `RunNotFound`."""
         return await reading.history(self._engine.connection, self.id)
+
+    async def recording(self) -> History:
+        """Return the run by itself: all that `perdure.testing.replay` needs; its ``dump()`` is a history file.
+
+        Stored values stand in it without compression or encryption. Raises `RunNotFound`.
+        """
+        return await reading.recording(self._engine.connection, self.id)
 
     async def value(self, name: str, default: Any = None) -> Any:
         """Return the value the run last published under ``name``, or ``default``. Raises `RunNotFound`."""

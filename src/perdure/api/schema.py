@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.errors import UsageError
-from perdure.store.base import backend_of
+from perdure.store.base import adapted, backend_of
 from perdure.store.migrate import migrations, script
 
 
@@ -21,4 +21,4 @@ def schema_script(url: str, *, after: int = 0) -> str:
     if not known:
         message = f"there are no migrations for {backend}"
         raise UsageError(message, hint="expected sqlite:///file.db")
-    return script(backend, after=after)
+    return adapted(url, script(backend, after=after))

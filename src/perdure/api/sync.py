@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from perdure.api.run import Run
     from perdure.model.duration import Duration
     from perdure.model.status import Status
+    from perdure.replay.history import History
+    from perdure.replay.verdict import Verdict
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,6 +63,10 @@ class SyncRun(Generic[R_co]):
     def history(self) -> list[Event]:
         """Return the run's log; see `Run.history`."""
         return self._engine.wait(self._run.history())
+
+    def recording(self) -> History:
+        """Return the run by itself; see `Run.recording`."""
+        return self._engine.wait(self._run.recording())
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return the value the run last published under ``name``; see `Run.value`."""
@@ -234,6 +240,10 @@ class SyncEngine:
     def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
         """Delete a finished run's history; see `Engine.purge`."""
         return self.wait(self.engine.purge(run_id, reason=reason, actor=actor))
+
+    def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
+        """Replay what is recorded of a run with the code given to this engine; see `Engine.check`."""
+        return self.wait(self.engine.check(run_id, to=to, processes=processes))
 
     def start_many(self, starts: Iterable[Start]) -> Sequence[SyncRun[Any]]:
         """Start many runs; see `Engine.start_many`."""

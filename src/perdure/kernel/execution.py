@@ -222,10 +222,11 @@ class Execution(Requests):
             text = f"replay diverged at operation {op_id}: recorded {recorded}, the code asked for {requested}"
             raise Diverged(text, expected=recorded, found=requested, run_id=self.run_id)
         if operation is not None and event.digest != operation.digest and event.digest is not None:
-            self._warn_digest(event)
+            self.warn_of_other_arguments(event)
         return operation
 
-    def _warn_digest(self, event: Event) -> None:
+    def warn_of_other_arguments(self, event: Event) -> None:
+        """Say that an operation was recorded with other arguments than it is asked for now."""
         text = (
             f"run {self.run_id!r}: {event.kind} {event.name!r} (operation {event.op}) was recorded with other arguments"
         )

@@ -7,6 +7,7 @@ is recorded in its turn, before anything the body asks for later).
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
+from zlib import crc32
 
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft
@@ -33,6 +34,10 @@ class Marker(Operation):
 
     def settle(self, event: Event) -> None:  # noqa: ARG002 - that it was recorded says all
         self.future.set_result(None)
+
+    @property
+    def content(self) -> int | None:
+        return crc32(self.payload or b"")
 
     def could_be(self, event: Event) -> bool:
         return event.payload == self.payload

@@ -91,6 +91,11 @@ class Operation:
         """Whether ``event``, of the same kind and name, records this very request: with the same arguments."""
         return self.digest == event.digest
 
+    @property
+    def content(self) -> int | None:
+        """What it is asked for with, as a number that is the same for the same request."""
+        return self.digest
+
     def release(self) -> None:
         """Let go of what refers back to the operation, once it is answered."""
         self.future = None

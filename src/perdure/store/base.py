@@ -25,6 +25,7 @@ from perdure.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from perdure.model.claim import Claimed, ClaimRequest, Claims
     from perdure.model.event import Event
@@ -213,24 +214,37 @@ def backend_of(url: str) -> str:
     return _ALIASES.get(scheme, scheme)
 
 
+def adapted(url: str, sql: str) -> str:
+    """Return a backend's SQL for the place that ``url`` names: its schema, where there are several.
+
+    Raises:
+        UsageError: as for `open_store`.
+    """
+    adapt: Callable[[str, str], str] | None = getattr(_module(url), "adapted", None)
+    return sql if adapt is None else adapt(url, sql)
+
+
 def open_store(url: str, options: StoreOptions) -> Store:
     """Return the store that ``url`` names, not yet opened.
 
     Raises:
         UsageError: no backend for the URL's scheme, or its driver is not installed.
     """
-    scheme = backend_of(url)
-    try:
-        module = import_module(f"perdure.store.{scheme}")
-    except ModuleNotFoundError as error:
-        if error.name == f"perdure.store.{scheme}":
-            message = f"no backend for {scheme}://; expected sqlite:///file.db"
-        else:
-            message = f"{scheme}:// needs a driver: pip install 'perdure[{scheme}]'"
-        raise UsageError(message) from None
-    opener = getattr(module, "open_store", None)
-    if opener is None or opener is open_store:  # a module of this folder that is not a backend
-        message = f"no backend for {scheme}://; expected sqlite:///file.db"
-        raise UsageError(message)
-    store: Store = opener(url, options)
+    store: Store = _module(url).open_store(url, options)
     return store
+
+
+def _module(url: str) -> ModuleType:
+    backend = backend_of(url)
+    try:
+        module = import_module(f"perdure.store.{backend}")
+    except ModuleNotFoundError as error:
+        if error.name == f"perdure.store.{backend}":
+            message = f"no backend for {backend}://; expected sqlite:///file.db"
+        else:
+            message = f"{backend}:// needs a driver: pip install 'perdure[{backend}]'"
+        raise UsageError(message) from None
+    if getattr(module, "open_store", open_store) is open_store:  # a module of this folder that is not a backend
+        message = f"no backend for {backend}://; expected sqlite:///file.db"
+        raise UsageError(message)
+    return module

@@ -40,10 +40,6 @@ class Doubt(Exception):
     """A batch cannot be applied blindly: something in it is not as it was believed to be."""
 
 
-Tails = dict[str, int]
-"""Run id to a seq that is known to be in its log: what the next append is checked against without asking."""
-
-
 class Standing(NamedTuple):
     """A run as the next write will find it."""
 

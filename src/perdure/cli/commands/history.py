@@ -26,9 +26,14 @@ _TAIL = 12
 @click.argument("run_id", metavar="ID")
 @options.database
 @click.option("--full", is_flag=True, help="Do not cut long values off.")
+@click.option("--export", "file", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, writable=True),
+              help="Write a history file instead, for checks of changed code; - for standard output.")  # fmt: skip
 @options.as_json
-def command(*, run_id: str, db: str, full: bool, as_json: bool) -> None:
+def command(*, run_id: str, db: str, full: bool, file: str | None, as_json: bool) -> None:
     """Show a run's log: who did what, when, with what input and output. With --json one event per line."""
+    if file is not None:
+        _export(db, run_id, file)
+        return
 
     async def work(engine: Engine) -> list[Event]:
         return await engine.get(run_id).history()
@@ -42,6 +47,15 @@ def command(*, run_id: str, db: str, full: bool, as_json: bool) -> None:
         ("SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "BY", "INPUT", "OUTPUT", "DETAIL"),
         [_row(event, full=full) for event in events],
     )
+
+
+def _export(db: str, run_id: str, file: str) -> None:
+    async def work(engine: Engine) -> str:
+        return (await engine.get(run_id).recording()).dump()
+
+    text = read(db, work)
+    with click.open_file(file, "w", encoding="utf-8") as output:
+        output.write(text)
 
 
 def _row(event: Event, *, full: bool) -> list[Any]:

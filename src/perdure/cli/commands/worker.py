@@ -11,6 +11,7 @@ import click
 
 from perdure.api.engine import Engine
 from perdure.cli import logs, options, target
+from perdure.cli.checking import log_unfit
 from perdure.cli.serving import serve, until_stopped
 from perdure.errors import UsageError
 from perdure.model.duration import microseconds
@@ -40,11 +41,19 @@ default of 700 made the collector look for them all the time."""
               help="How long steps in flight may go on after a request to stop.")  # fmt: skip
 @click.option("--durability", type=click.Choice(["host", "process"]), default="host", show_default=True,
               help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
+@click.option(
+    "--check",
+    metavar="N",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="First replay the N newest live runs with this code, for 10 s at most, and log what it cannot carry on.",
+)
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
 def command(
-    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, queues: tuple[str, ...],
-    weights: tuple[tuple[str, str], ...], **settings: Any,
+    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, check: int,
+    queues: tuple[str, ...], weights: tuple[tuple[str, str], ...], **settings: Any,
 ) -> int:  # fmt: skip
     """Execute runs until told to stop.
 
@@ -58,6 +67,8 @@ def command(
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
     async def work(stop: Stop) -> None:
+        if check:
+            await log_unfit(db, [one.given for one in found], names, check)
         async with engine:
             logger.info(
                 "worker %s is ready: %s, queues %s, workflows %s",

@@ -51,6 +51,10 @@ class Timer(Operation):
     def settle(self, event: Event) -> None:  # noqa: ARG002 - that it was recorded says all
         self.run.loop.call_soon(self._callback, *self._args, context=self._context)
 
+    @property
+    def content(self) -> int | None:
+        return self.due
+
     def could_be(self, event: Event) -> bool:
         return event.at >= self.due
 

@@ -1,4 +1,4 @@
-"""MariaDB 10.6 and later, MySQL 8.0 and later: any number of processes on any number of machines.
+"""MariaDB 10.6 and later, MySQL 8.0.17 and later: any number of processes on any number of machines.
 
 ==============  ===========================================================================
 `address`       what a URL says

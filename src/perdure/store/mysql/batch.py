@@ -16,7 +16,8 @@ from perdure.model.write import Append, Create, Purge, Send
 from perdure.store.mysql import fault
 from perdure.store.mysql.literal import Raw, event_row, literal, row
 from perdure.store.server.dialect import Fault
-from perdure.store.settle import Doubt, Tails
+from perdure.store.settle import Doubt
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,11 +56,12 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
         link.begin()
         link.run(writing.statements, committing=True)
     tails.update(writing.ends)
+    tails.count(sum(isinstance(write, Append) for write in batch), writing.misses)
 
 
 def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write]) -> None:
     """Apply writes inside the open transaction, all of them or none."""
-    writing = Batch(known, {}, link.max_packet)
+    writing = Batch(known, Tails(), link.max_packet)
     writing.add(writes)
     try:
         link.run([known["savepoint"].fill(), *writing.statements, known["release"].fill()])
@@ -83,7 +85,9 @@ class Batch:
         self._tails = tails
         self._most = min(_CHUNK_BYTES, max_packet)
         self.statements: list[bytes] = []
-        self.ends: Tails = {}
+        self.ends: dict[str, int] = {}
+        self.misses: int = 0
+        """Appends whose place had to be looked up."""
         self._clear()
 
     def _clear(self) -> None:
@@ -128,6 +132,7 @@ class Batch:
         known = self.ends.get(run_id) or self._tails.get(run_id)
         if known != before:
             self._unsure.append((run_id, before))
+            self.misses += 1
         self.ends[run_id] = before + len(new)
         self._touched.add(run_id)
         if change is not None:

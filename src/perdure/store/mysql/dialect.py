@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Store, StoreOptions
     from perdure.store.server.clock import ServerClock
     from perdure.store.server.dialect import Fault
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
 _CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True)

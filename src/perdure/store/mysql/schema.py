@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from perdure.store.migrate import Migration
     from perdure.store.mysql.link import MysqlLink
 
-OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
+OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
+_COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
+"""What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (
     "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
     "lane", "queue", "queue_change", "slot", "queue_start", "deduplication",
@@ -23,8 +25,9 @@ _VARIABLES = (
     "max_connections",
     "tx_isolation", "transaction_isolation", "rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled",
     "rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_timeout",
-    "rpl_semi_sync_source_timeout",
+    "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica",
 )  # fmt: skip
+_STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
 _MIGRATION_S = 3600.0
 _SEMI_SYNC_MS = 3_600_000
 """A primary that goes on alone after less than this does not keep to its promise when a replica is slow."""
@@ -33,7 +36,8 @@ Given = dict[str, str]
 
 def given(link: MysqlLink) -> Given:
     """Ask the server what it and this session are set to."""
-    rows: Any = link.execute("variables", _VARIABLES).rows
+    settings, counters = link.many(("variables", _VARIABLES), ("status_of_server", _STATUS))
+    rows: Any = settings.rows + counters.rows
     return {name.lower(): value for name, value in rows}
 
 
@@ -59,7 +63,10 @@ class MysqlSchema:
         """Return what was applied; None for a database without a schema of ours."""
         found: Any = self._link.execute("our_tables", TABLES).rows
         tables = {name for name, _, _ in found}
-        for name, engine, _ in found:
+        for name, engine, collation in found:
+            if "schema_migration" in tables and collation not in _COLLATIONS:
+                message = f"table {name!r} has the collation {collation}, to which different ids may be the same"
+                raise UsageError(message, hint=f"it was made with {' or '.join(_COLLATIONS)}")
             if engine != "InnoDB":
                 message = f"table {name!r} is kept by {engine}, which knows no transactions"
                 raise UsageError(message, hint=f"alter table {name} engine = innodb")
@@ -157,6 +164,10 @@ def _alone(found: Given) -> list[str]:
     if setting("enabled") != "ON":
         return ["semi-synchronous replication is off"]
     wrong = []
+    if setting("status") == "OFF":
+        wrong.append("semi-synchronous replication is on, and the server has gone on without a replica")
+    if "OFF" in (setting("wait_no_slave"), setting("wait_no_replica")):
+        wrong.append("rpl_semi_sync_master_wait_no_slave is OFF: without a replica it does not wait")
     if setting("wait_point") != "AFTER_SYNC":
         wrong.append(f"rpl_semi_sync_master_wait_point is {setting('wait_point')}, not AFTER_SYNC")
     if int(setting("timeout") or 0) < _SEMI_SYNC_MS:

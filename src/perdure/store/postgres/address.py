@@ -22,6 +22,8 @@ class Address(NamedTuple):
     parameters: dict[str, str]
     """For libpq."""
     schema: str
+    pooled: bool
+    """The user says that a pooler is in between. Most are noticed without that."""
     shown: str
     """Without user, password and options."""
 
@@ -38,7 +40,7 @@ def address(url: str) -> Address:
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
         message = f"schema={schema!r}: a name of small letters, digits and '_', at most 63, is expected"
         raise UsageError(message)
-    rest = urlencode([(name, value) for name, value in options if name != "schema"])
+    rest = urlencode([(name, value) for name, value in options if name not in ("schema", "pooled")])
     plain = parts._replace(scheme="postgresql", query=rest, fragment="").geturl()
     try:
         parameters = {name: str(value) for name, value in conninfo_to_dict(plain).items()}
@@ -46,4 +48,4 @@ def address(url: str) -> Address:
         message = f"{shown_url(url)}: not a PostgreSQL URL"
         hint = "expected postgresql://user:password@host:5432/database?schema=name"
         raise UsageError(message, hint=hint) from None
-    return Address(parameters, schema, shown_url(url))
+    return Address(parameters, schema, dict(options).get("pooled") == "true", shown_url(url))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from perdure.model.write import Append, Create, Purge, Send
 from perdure.store.postgres.array import BLOBS, NUMBERS, TEXTS, blobs, numbers, texts
 from perdure.store.postgres.link import Call, Statement, call
-from perdure.store.settle import Doubt, Tails
+from perdure.store.settle import Doubt
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,11 +52,12 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
     writing.add(batch)
     link.run([*link.opening, *writing.calls, Call(known["commit"])], committing=True)
     tails.update(writing.ends)
+    tails.count(sum(isinstance(write, Append) for write in batch), writing.misses)
 
 
 def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write]) -> None:
     """Apply writes inside the open transaction, all of them or none."""
-    writing = Batch(known, {})
+    writing = Batch(known, Tails())
     writing.add(writes)
     try:
         link.run([Call(known["savepoint"]), *writing.calls, Call(known["release"])])
@@ -77,7 +79,9 @@ class Batch:
         self._known = known
         self._tails = tails
         self.calls: list[Call] = []
-        self.ends: Tails = {}
+        self.ends: dict[str, int] = {}
+        self.misses: int = 0
+        """Appends whose place had to be looked up."""
         self._clear()
 
     def _clear(self) -> None:
@@ -123,6 +127,7 @@ class Batch:
         known = self.ends.get(run_id) or self._tails.get(run_id)
         if known != before:
             self._unsure.append((run_id, before))
+            self.misses += 1
         self.ends[run_id] = before + len(new)
         self._touched.add(run_id)
         if change is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -25,14 +26,15 @@ if TYPE_CHECKING:
     from perdure.store.base import Store, StoreOptions
     from perdure.store.server.clock import ServerClock
     from perdure.store.server.dialect import Fault
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 _CAPABILITIES = Capabilities("postgres", inline=False, durability=("host", "quorum", "process"), shared=True)
 _SYNCHRONOUS_COMMIT = {"host": "on", "quorum": "on", "process": "off"}
 _KEEPALIVE = {
-    "connect_timeout": "5", "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "3",
+    "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "3",
     "keepalives_count": "3", "tcp_user_timeout": "15000", "application_name": "perdure",
 }  # fmt: skip
+_LONGEST_DIAL_S = 5
 _IDLE_MS = 5000
 """How long the server waits for the rest of a transaction."""
 
@@ -74,45 +76,48 @@ class PostgresDialect:
         self._channel = f"perdure_{where.schema}"
         self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
-        self._pooled = False
+        self._pooled = where.pooled
         self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
         """Make a connection."""
-        if not self._pooled:
-            own = self._where.parameters.get("options", "")
-            try:
-                connection = self._dial(options=f"{own} {self._settings}".strip())
-            except psycopg.OperationalError as error:
-                if self._prepared or isinstance(error, psycopg.errors.ConnectionTimeout):
-                    raise self._away(error) from error
-                # A pooler refuses settings at the start of a connection: what else is wrong will show again.
-                try:
-                    connection = self._dial()
-                except psycopg.OperationalError:
-                    raise self._away(error) from error
-                self._pooled = True
-        else:
-            try:
-                connection = self._dial()
-            except psycopg.OperationalError as error:
-                raise self._away(error) from error
+        try:
+            connection = self._dial(deadline_s)
+        except psycopg.OperationalError as error:
+            raise StoreUnavailable(f"{self.place}: {fault.said(error)}") from error
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
         try:
             found = schema.given(link)
             if self._prepared:
                 self._check_again(found)
             # A pooler makes up the number of the process that serves a connection.
-            self._pooled = self._pooled or found.pid != connection.pgconn.backend_pid
-            link.pooled = self._pooled
+            pooled = self._where.pooled or found.pid != connection.pgconn.backend_pid
         except BaseException:
             link.close()
             raise
-        return link
+        if pooled or not self._pooled:
+            link.pooled = self._pooled = pooled
+            return link
+        link.close()  # taken for one behind a pooler, because the server was just starting
+        self._pooled = False
+        return self.connect(clock, deadline_s)
 
-    def _dial(self, **more: str) -> psycopg.Connection[Any]:
-        parameters = {**_KEEPALIVE, **self._where.parameters, **more, "client_encoding": "UTF8"}
-        return psycopg.connect(autocommit=True, **parameters)  # type: ignore[arg-type]
+    def _dial(self, deadline_s: float) -> psycopg.Connection[Any]:
+        limit = str(min(max(2, ceil(deadline_s)), _LONGEST_DIAL_S))  # libpq takes no less than two seconds
+        parameters: dict[str, Any] = {
+            "connect_timeout": limit, **_KEEPALIVE, **self._where.parameters, "client_encoding": "UTF8"
+        }  # fmt: skip
+        if not self._pooled:
+            own = self._where.parameters.get("options", "")
+            try:
+                return psycopg.connect(autocommit=True, **parameters | {"options": f"{own} {self._settings}".strip()})
+            except psycopg.errors.ConnectionTimeout:
+                raise
+            except psycopg.OperationalError:
+                pass  # perhaps a pooler, which refuses settings at the start; what else is wrong will show again
+        connection = psycopg.connect(autocommit=True, **parameters)
+        self._pooled = True
+        return connection
 
     def _check_again(self, found: schema.Given) -> None:
         """See whether a server still gives what it gave when the store was opened: it may be another one by now.
@@ -126,9 +131,6 @@ class PostgresDialect:
         if wrong:
             message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
             raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
-
-    def _away(self, error: Exception) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.place}: {fault.said(error)}")
 
     def prepare(self, link: PostgresLink, *, migrate: bool, create: bool, read_only: bool) -> None:
         """Check what the server gives, and bring the schema up to date."""

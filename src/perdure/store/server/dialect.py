@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Capabilities
     from perdure.store.server.clock import ServerClock
-    from perdure.store.settle import Tails
+    from perdure.store.tails import Tails
 
 Value = str | bytes | int | tuple[str, ...] | None
 """What a statement takes; a tuple is a list of texts."""

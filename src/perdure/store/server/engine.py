@@ -17,7 +17,8 @@ from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
-from perdure.store.settle import Settlement, Tails, has_happened, is_text
+from perdure.store.settle import Settlement, has_happened, is_text
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _TURNS = 6
 """How often a transaction that got into a deadlock is tried."""
-_MOST_TAILS = 100_000
 _LONGEST_BLIND_US = 10_000_000
 """A sweep that knows when the next lease ends looks at least this often: a shorter one may have begun since."""
 _PATIENCE_US = 10_000_000
@@ -61,7 +61,7 @@ class ServerStore(Generic[L]):
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the server's clock, as far as it is known here."""
         self._links: Links[L] | None = None
-        self._tails: Tails = {}
+        self._tails: Tails = Tails()
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._next_sweep = 0
@@ -161,6 +161,15 @@ class ServerStore(Generic[L]):
                     raise
                 time.sleep(random.random() * 0.005 * 2**turn)
 
+    def _read(self, work: Callable[[L], R]) -> R:
+        """Do ``work``, which only reads; once more if the connection turns out to be gone, as after a restart."""
+        try:
+            with self._opened().lend("work") as link:
+                return work(link)
+        except LinkLost:
+            with self._opened().lend("work") as link:
+                return work(link)
+
     def _find_out(self, purpose: str, promise: Promise, lost: LinkLost) -> bool:
         """Say whether a transaction is there, by our own ids, through a new connection."""
         try:
@@ -189,8 +198,6 @@ class ServerStore(Generic[L]):
             promise.writes = batch
             outcomes: list[Outcome] = [COMMITTED] * len(batch)
             promise.outcomes = outcomes
-            if len(self._tails) > _MOST_TAILS:
-                self._tails.clear()
             try:
                 self._dialect.apply(link, batch, self._tails)
             except LinkLost:
@@ -265,8 +272,7 @@ class ServerStore(Generic[L]):
 
     def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
         """Return run id to (epoch, inbox_n) of every run the worker owns."""
-        with self._opened().lend("work") as link:
-            return lease.as_owned(link.execute("owned", worker_id))
+        return self._read(lambda link: lease.as_owned(link.execute("owned", worker_id)))
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead. Asks only when a lease that is known may have ended."""
@@ -290,44 +296,45 @@ class ServerStore(Generic[L]):
 
     def get(self, run_id: str) -> RunRow | Tombstone | None:
         """Return a run, what a purged one left, or None."""
-        links = self._opened()
+        self._opened()
         if not is_text(run_id):
             return None
-        with links.lend("work") as link:
-            return run_row(link, run_id) or tombstone(link, run_id)
+        return self._read(lambda link: run_row(link, run_id) or tombstone(link, run_id))
 
     def going_on(self, run_ids: Sequence[str]) -> list[str]:
         """Return those of the runs that are neither ended nor parked."""
-        links = self._opened()
+        self._opened()
         asked = tuple(run_id for run_id in run_ids if is_text(run_id))
-        with links.lend("work") as link:
-            return [row[0] for row in link.execute("going_on", asked).rows] if asked else []
+        if not asked:
+            return []
+        return self._read(lambda link: [row[0] for row in link.execute("going_on", asked).rows])
 
     def load(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return a part of a run's log."""
-        links = self._opened()
+        self._opened()
         if not is_text(run_id):
             return []
-        with links.lend("work") as link:
-            return listing.load(link, run_id, after, limit)
+        return self._read(lambda link: listing.load(link, run_id, after, limit))
 
     def inbox(self, run_id: str) -> list[Message]:
         """Return the messages that wait."""
-        links = self._opened()
+        self._opened()
         if not is_text(run_id):
             return []
-        with links.lend("work") as link:
-            return inbox(link, run_id)
+        return self._read(lambda link: inbox(link, run_id))
 
     def list(self, query: RunFilter) -> list[RunRow]:
         """Return the runs that match, newest first."""
-        with self._opened().lend("work") as link:
-            return listing.listing(link, self._dialect.sql, query)
+        return self._read(lambda link: listing.listing(link, self._dialect.sql, query))
 
     def stats(self) -> StoreStats:
         """Count what there is, and say what this database really is."""
-        with self._opened().lend("work") as link:
-            return listing.stats(link, self._dialect.facts(link), self._clock.now())
+
+        def look(link: L) -> StoreStats:
+            facts = (*self._dialect.facts(link), self._tails.fact())
+            return listing.stats(link, facts, self._clock.now())
+
+        return self._read(look)
 
     def change_count(self) -> int:
         """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""

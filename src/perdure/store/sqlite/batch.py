@@ -16,8 +16,9 @@ from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, SetQueue, Write
-from perdure.store.settle import Doubt, Tails
+from perdure.store.settle import Doubt
 from perdure.store.sqltext import queries
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,6 @@ _INSERT_EVENT = _statements("insert_event", "event_row")
 _INSERT_RUN = _statements("insert_run", "run_row")
 _COUNT_EVENT = _statements("count_event", "event_place", ")")
 _CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
-_MOST_TAILS = 100_000
 _RUN_ID = 9
 """Place of the run id in the values of a change."""
 _PLAIN = frozenset({Append, Create})
@@ -96,7 +96,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         elif isinstance(write, Create):
             creates.append(write)
             events += write.events
-            tails[write.row.id] = len(write.events)
+            tails.born(write)
     if creates:
         _create(connection, creates, batch)
     _execute(connection, _INSERT_EVENT, events)
@@ -106,8 +106,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
         _apply_changes(connection, changes)
     if consumed:
         connection.executemany(SQL["take_message"], consumed)
-    if len(tails) > _MOST_TAILS:
-        tails.clear()
+    tails.count(len(batch) - len(creates), len(unsure))
 
 
 def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:

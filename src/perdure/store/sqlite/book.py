@@ -10,10 +10,11 @@ from perdure.model.event import Event
 from perdure.model.queue import QueueRow
 from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.write import COMMITTED, SetQueue
-from perdure.store.settle import Doubt, Standing, Tails
+from perdure.store.settle import Doubt, Standing
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
 from perdure.store.sqlite.queues import set_queue
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,11 +15,12 @@ import msgspec
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
 from perdure.store.line import Chosen, Line
-from perdure.store.settle import Doubt, Tails
+from perdure.store.settle import Doubt
 from perdure.store.slots import counted
 from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
 from perdure.store.sqlite.queues import read_book, reading, run
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,7 +56,7 @@ def claim(
         return Claims([])
     with sound():
         chosen = choose(connection, request, now, queues, damaged)
-    recent = _ends(connection, chosen.rows)
+    recent = _ends(connection, chosen.rows, tails)
     claimed = []
     for row in chosen.rows:
         if recent.get(row.id):
@@ -80,16 +81,30 @@ def _record_each(
     return kept
 
 
-def _ends(connection: apsw.Connection, rows: Sequence[RunRow]) -> dict[str, list[Event]]:
+def _ends(connection: apsw.Connection, rows: Sequence[RunRow], tails: Tails) -> dict[str, Sequence[Event]]:
     """Return the ends of the logs that can be read."""
-    ends: dict[str, list[Event]] = {row.id: [] for row in rows}
+    ends: dict[str, Sequence[Event]] = {}
+    asked = []
+    for row in rows:
+        whole = tails.unclaimed.pop(row.id, None)
+        if whole is None or row.epoch:
+            asked.append(row.id)
+        else:
+            ends[row.id] = whole
+    if asked:
+        ends.update(_read_ends(connection, asked))
+    return ends
+
+
+def _read_ends(connection: apsw.Connection, run_ids: list[str]) -> dict[str, list[Event]]:
+    ends: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
     try:
         # One statement for all: each gives the GIL up, and a busy event loop is slow to give it back.
-        found = fetch(connection, "load_tails", msgspec.json.encode(list(ends)).decode(), TAIL_EVENTS)
+        found = fetch(connection, "load_tails", msgspec.json.encode(run_ids).decode(), TAIL_EVENTS)
     except (apsw.CorruptError, UnicodeDecodeError):
-        if len(rows) < 2:
+        if len(run_ids) < 2:
             return {}
-        return {run_id: end for row in rows for run_id, end in _ends(connection, [row]).items()}
+        return {run_id: end for one in run_ids for run_id, end in _read_ends(connection, [one]).items()}
     for event in found:
         ends[event[0]].append(Event._make(event))
     return ends

@@ -15,7 +15,7 @@ from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
 from perdure.store.instrumented import Instrumented
-from perdure.store.settle import Settlement, Tails, has_happened, is_text
+from perdure.store.settle import Settlement, has_happened, is_text
 from perdure.store.sqlite import birth, claim, lease, listing, place, schema
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.book import SqliteBook
@@ -24,6 +24,7 @@ from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
 from perdure.store.sqlite.queues import UNREAD, read_book
 from perdure.store.sqlite.session import SYNCHRONOUS, Session
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
 
+R = TypeVar("R")
 OLDEST_SQLITE = (3, 51, 3)
 """Before it, two connections that write and checkpoint at the same moment can damage a WAL file."""
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
@@ -50,9 +52,6 @@ def _renew_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_lock)
-
-
-R = TypeVar("R")
 
 
 def _no_telling(_: object) -> None:
@@ -100,7 +99,7 @@ class SqliteStore:
         self._file = path
         self._identity: tuple[int, int] | None = None
         self._seen_version = 0
-        self._tails: Tails = {}
+        self._tails: Tails = Tails()
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._queues = UNREAD
@@ -372,7 +371,7 @@ class SqliteStore:
         """Count what there is, and say what this database really is."""
         with self._opened().reading() as connection, sound():
             found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
-            return listing.stats(connection, self._clock.now(), found)
+            return listing.stats(connection, self._clock.now(), (*found, self._tails.fact()))
 
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""

@@ -604,3 +604,46 @@ select pg_logical_emit_message(true, 'perdure', '')
 
 -- hint: tell other processes that something has changed; it need not outlive a crash
 select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
+
+-- rights: what the role lacks; the log, tombstones and changes of queues are never changed, only added to
+select c.relname::text, p.name
+from pg_catalog.pg_class as c
+inner join pg_catalog.pg_namespace as n on c.relnamespace = n.oid
+cross join (values ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) as p (name)
+where
+    n.nspname = ? and c.relkind = 'r'
+    and not has_table_privilege(c.oid, p.name)
+    and (c.relname::text, p.name) not in (
+        ('event', 'UPDATE'), ('request', 'UPDATE'), ('request', 'DELETE'), ('queue_change', 'UPDATE'),
+        ('queue_change', 'DELETE'), ('schema_migration', 'INSERT'), ('schema_migration', 'UPDATE'),
+        ('schema_migration', 'DELETE')
+    )
+order by 1, 2
+
+-- tables: size, live and dead rows of our tables
+select
+    relname::text, pg_total_relation_size(relid), coalesce(n_live_tup, 0), coalesce(n_dead_tup, 0)
+from pg_catalog.pg_stat_user_tables
+where schemaname = ?
+order by relname
+
+-- horizon: how long somebody has held a snapshot, and who
+select
+    coalesce(extract(epoch from max(h.age))::bigint, 0),
+    coalesce((array_agg(h.who order by h.age desc))[1], '')
+from (
+    select now() - a.xact_start as age, 'session ' || a.pid as who
+    from pg_catalog.pg_stat_activity as a
+    where a.backend_xmin is not null and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+    union all
+    select now() - x.prepared, 'prepared transaction ' || x.gid from pg_catalog.pg_prepared_xacts as x
+) as h
+
+-- ages: how far the ids of transactions have come since they were last frozen
+select age(datfrozenxid)::bigint, mxid_age(datminmxid)::bigint from pg_catalog.pg_database
+where datname = current_database()
+
+-- room: connections in use, and how many there can be
+select
+    (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'),
+    current_setting('max_connections')::bigint

@@ -1,0 +1,1 @@
+"""Checks code against recorded runs: replays their logs without executing a step, and says where the two part."""

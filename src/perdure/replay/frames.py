@@ -1,0 +1,30 @@
+"""What a pool and its processes say to each other: MessagePack, each message after its length."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from perdure.replay.code import Place
+from perdure.replay.verdict import Finding
+
+LENGTH_BYTES = 8
+
+
+class Order(NamedTuple):
+    """The first message: what is to be checked against."""
+
+    path: list[str]
+    """Where modules are found."""
+    places: dict[str, Place]
+    """Recorded name of a workflow to where its code is."""
+    codec: str
+    options: dict[str, Any]
+    """Options of the codec."""
+    patience_s: float
+
+
+class Answer(NamedTuple):
+    """To the order: that all is loaded, or why not. To each history: what was found."""
+
+    error: str = ""
+    finding: Finding | None = None

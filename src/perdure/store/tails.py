@@ -1,0 +1,66 @@
+"""What a process knows of the ends of logs without asking the database, in bounded memory, and how often it helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.model.filter import Fact
+
+if TYPE_CHECKING:
+    from perdure.model.event import Event
+    from perdure.model.write import Create
+
+MOST_TAILS = 100_000
+MOST_UNCLAIMED = 4_096
+LARGEST_UNCLAIMED = 4_096
+"""Bytes of input of a run whose log is kept until it is claimed."""
+
+
+class Tails(dict[str, int]):
+    """Run id to a seq that is known to be in its log: what the next append is checked against without asking.
+
+    Logs only grow, so what is here stays true, whoever else writes. It must be cleared when a transaction whose writes
+    it took in does not commit.
+
+    Attributes:
+        unclaimed: whole logs of runs that were recorded here and that nobody owned then: a claim that finds such a run
+            in its first epoch need not read it.
+        hits: appends that needed no look.
+        misses: appends that did.
+    """
+
+    __slots__ = ("hits", "misses", "unclaimed")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unclaimed: dict[str, tuple[Event, ...]] = {}
+        self.hits: int = 0
+        self.misses: int = 0
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        self.unclaimed.clear()
+
+    def born(self, create: Create) -> None:
+        """Take in a new run."""
+        row, events = create.row, create.events
+        self[row.id] = len(events)
+        if row.owner is None and len(events[0].input or b"") <= LARGEST_UNCLAIMED:
+            unclaimed = self.unclaimed
+            unclaimed[row.id] = events
+            if len(unclaimed) > MOST_UNCLAIMED:
+                del unclaimed[next(iter(unclaimed))]
+
+    def count(self, appends: int, misses: int) -> None:
+        """Note how many appends there were, and how many of them needed a look; keep within bounds."""
+        self.hits += appends - misses
+        self.misses += misses
+        if len(self) > MOST_TAILS:
+            self.clear()
+
+    def fact(self) -> Fact:
+        """Return how often it helped, for people."""
+        asked = self.hits + self.misses
+        share = f"{self.hits / asked:.1%} of {asked:,} appends" if asked else "not asked yet"
+        return Fact("log ends known", share)
