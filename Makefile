@@ -58,6 +58,7 @@ bench: install ## measure speed
 reference: install-dev ## write the reference pages from the code
 	@$(BIN)/python scripts/reference.py
 	@$(BIN)/python scripts/python_reference.py
+	@$(BIN)/python scripts/parity.py
 
 clean: ## remove the environment and everything generated
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* coverage.json htmlcov build dist

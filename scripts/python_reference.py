@@ -85,6 +85,14 @@ ADVICE: dict[str, str] = {
     "guard": "Roll the transaction back; the message says what is missing or what went wrong.",
     "diverged": "A replay that diverges parks its run; see [parked runs](../how-to/parked-runs.md).",
     "version": "Start the run with the version that is registered here, or leave `version` out.",
+    "no_source": "Keep the workflow in a module with a source file; the message names the module and says why not.",
+    "not_published": "Publish the code before you start workers with it.",
+    "snapshot_corrupt": "Find out who altered the database; restore it from a backup.",
+    "snapshot_too_large": "Name the data that belongs to the workflow with `resources`, or leave large files out.",
+    "unbumped_change": "Bump the version in the decorator; the message names the files that differ.",
+    "unknown_version": "Choose one of the versions in the message.",
+    "version_closed": "Choose another version; the message says who closed it and why.",
+    "version_purged": "Choose another version; the message says who removed it and why.",
 }
 
 

@@ -33,6 +33,8 @@ from perdure.errors import (
     IdConflict,
     InvalidValue,
     LeaseLost,
+    NoSource,
+    NotPublished,
     PerdureError,
     RunCancelled,
     RunError,
@@ -42,6 +44,8 @@ from perdure.errors import (
     RunTerminated,
     RunTimedOut,
     SchemaTooNew,
+    SnapshotCorrupt,
+    SnapshotTooLarge,
     StateMismatch,
     StepFailed,
     StepInterrupted,
@@ -49,8 +53,12 @@ from perdure.errors import (
     StoreCorrupt,
     StoreError,
     StoreUnavailable,
+    UnbumpedChange,
+    UnknownVersion,
     UsageError,
+    VersionClosed,
     VersionError,
+    VersionPurged,
 )
 from perdure.guard.database import Database
 from perdure.kernel import ordered
@@ -66,11 +74,12 @@ ordered.install()
 __version__ = "0.1.0"
 __all__ = [
     "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
-    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "PerdureError", "Queue",
-    "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError",
-    "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "Start",
-    "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt",
-    "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "UsageError",
-    "Verdict", "VerdictKind", "VersionError", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched",
-    "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
+    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "NoSource", "NotPublished",
+    "PerdureError", "Queue", "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run",
+    "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut",
+    "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge", "Start", "StateMismatch", "Status", "StepFailed",
+    "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
+    "SyncQueueHandle", "SyncRun", "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict",
+    "VerdictKind", "VersionClosed", "VersionError", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard",
+    "info", "now", "patched", "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

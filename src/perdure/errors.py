@@ -27,6 +27,14 @@
     ├── CodecError                codec              a value cannot be stored or read exactly
     ├── Diverged                  diverged           replay asked for something else
     └── VersionError              version            no code for the version of a run
+        ├── NoSource              no_source          a workflow's code has no source to keep
+        ├── NotPublished          not_published      this worker may not publish, and its code is unknown
+        ├── SnapshotCorrupt       snapshot_corrupt   stored code is not what was registered
+        ├── SnapshotTooLarge      snapshot_too_large first-party files are too large to be kept
+        ├── UnbumpedChange        unbumped_change    other code under a number that is taken
+        ├── UnknownVersion        unknown_version    no such version is published
+        ├── VersionClosed         version_closed     the version takes no new runs
+        └── VersionPurged         version_purged     the version's code is gone
 
 Invariants:
 
@@ -53,6 +61,8 @@ __all__ = [
     "IdConflict",
     "InvalidValue",
     "LeaseLost",
+    "NoSource",
+    "NotPublished",
     "PerdureError",
     "RunCancelled",
     "RunError",
@@ -62,6 +72,8 @@ __all__ = [
     "RunTerminated",
     "RunTimedOut",
     "SchemaTooNew",
+    "SnapshotCorrupt",
+    "SnapshotTooLarge",
     "StateMismatch",
     "StepFailed",
     "StepInterrupted",
@@ -70,8 +82,12 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreUnavailable",
+    "UnbumpedChange",
+    "UnknownVersion",
     "UsageError",
+    "VersionClosed",
     "VersionError",
+    "VersionPurged",
 ]
 
 
@@ -492,3 +508,54 @@ class VersionError(PerdureError):
     """No code here for the version a run is bound to, or versions contradict each other."""
 
     code = "version"
+
+
+# The texts of those below are whole sentences that say what to do, so they have no hint.
+
+
+class NoSource(VersionError):
+    """A module that belongs to a workflow has no source file that can be read, so it cannot be bound to a version."""
+
+    code = "no_source"
+
+
+class NotPublished(VersionError):
+    """The worker's code is unknown to the database, and only published code may run."""
+
+    code = "not_published"
+
+
+class SnapshotCorrupt(VersionError):
+    """Stored source is not what was registered; nothing of it was run, nor left on disk."""
+
+    code = "snapshot_corrupt"
+
+
+class SnapshotTooLarge(VersionError):
+    """The first-party files are too large to be stored with a version."""
+
+    code = "snapshot_too_large"
+
+
+class UnbumpedChange(VersionError):
+    """The semantic version belongs to other content, and the policy refuses to label this content apart."""
+
+    code = "unbumped_change"
+
+
+class UnknownVersion(VersionError):
+    """No published version of the workflow is meant by what was asked for."""
+
+    code = "unknown_version"
+
+
+class VersionClosed(VersionError):
+    """The version takes no new runs."""
+
+    code = "version_closed"
+
+
+class VersionPurged(VersionError):
+    """The code of the version is no longer stored."""
+
+    code = "version_purged"

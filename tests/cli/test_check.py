@@ -74,23 +74,23 @@ def test_a_change_is_found_and_told_in_a_line_each(shell: Shell, code: Path) -> 
     assert lines[1].startswith("o-1 (order): DIVERGES at 0: recorded step 'take' (event 3, step_completed); ")
     assert lines[1].endswith("the code asks for step 'send'")
     assert err == "2 checked, 1 found\n"
-    assert check(shell, "--code", code, "--workflow", "order", "--status", "pending")[0] == 0
+    assert check(shell, "--code", code, "--workflow", "order", "--status", "pending", "--processes", "0")[0] == 0
 
 
 def test_json_is_an_object_a_line(shell: Shell, code: Path) -> None:
     change(code, "await take(item + item)")
-    exit_code, lines, err = check(shell, "--code", f"{code}:order", "o-1", "--json")
+    exit_code, lines, err = check(shell, "--code", f"{code}:order", "o-1", "--json", "--processes", "0")
     (found,) = [msgspec.json.decode(line) for line in lines]
     assert (exit_code, err) == (1, "")
     assert (found["run_id"], found["kind"], found["at"]) == ("o-1", "SAFE_ARGS_DIFFER", "0")
     assert found["text"].startswith("o-1 (order): SAFE_ARGS_DIFFER at 0: ")
-    assert check(shell, "--code", code, "o-1", "--accept", "args-differ")[0] == 0
+    assert check(shell, "--code", code, "o-1", "--accept", "args-differ", "--processes", "0")[0] == 0
 
 
 def test_wrong_usage_and_unknown_runs(shell: Shell, code: Path) -> None:
     assert check(shell, "--code", code)[0] == 2
     assert check(shell, "--code", code, "o-1", "--workflow", "order")[0] == 2
-    exit_code, lines, err = check(shell, "--code", code, "o-9", "o-1")
+    exit_code, lines, err = check(shell, "--code", code, "o-9", "o-1", "--processes", "0")
     assert exit_code == 2
     assert len(lines) == 1
     assert "no run has the id 'o-9'" in err

@@ -178,6 +178,13 @@ def test_code_of_a_script_is_found_without_running_the_script(spawn: Spawner, tm
     assert result.out.splitlines()[-1] == "told r (flow): SAFE: next: the run completes"
 
 
+def test_a_script_that_checks_at_its_top_does_not_start_processes_without_end(spawn: Spawner, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    result = spawn(sys.executable, tmp_path / "shop.py", folder=tmp_path).finish(15)
+    assert result.code == 1
+    assert "the code starts a check while it is loaded for one" in result.err
+
+
 @pytest.mark.serial
 @pytest.mark.timeout(60)
 def test_a_thousand_histories_take_less_than_five_seconds_of_processor_time() -> None:

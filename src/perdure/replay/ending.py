@@ -12,7 +12,7 @@ from perdure.codec.signature import digest
 from perdure.codec.tagged.classes import type_name
 from perdure.errors import CodecError, RunTimedOut
 from perdure.model.status import EventType
-from perdure.replay.rehearsal import SHOWN
+from perdure.replay.shown import both, shorten
 from perdure.replay.verdict import VerdictKind
 from perdure.replay.watch import is_users
 
@@ -48,7 +48,7 @@ def described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if is_users(frame.filename)]
     where = f" ({users[-1].filename}:{users[-1].lineno})" if users else ""
-    return f"{type_name(type(error))}: {text if len(text) <= SHOWN else text[: SHOWN - 1] + '…'}{where}"
+    return f"{type_name(type(error))}: {shorten(text)}{where}"
 
 
 def restless(seconds: float) -> str:
@@ -77,7 +77,8 @@ def compare(end: Event, rehearsal: Rehearsal, definition: WorkflowDefinition, co
         return _compare_failures(read_failure(end.payload or b"", codec), _failure(error, codec), rehearsal)
     rehearsal.trace.append(f"end {kind} {crc32(payload)}")
     if kind is EventType.RUN_COMPLETED and _differ(end.payload or b"", payload, codec):
-        return VerdictKind.SAFE_ARGS_DIFFER, f"the result {_show(end.payload)}", f"the code returns {_show(payload)}"
+        result, now = both(end.payload, payload)
+        return VerdictKind.SAFE_ARGS_DIFFER, f"the result {result}", f"the code returns {now}"
     return None
 
 
@@ -114,8 +115,3 @@ def _compare_failures(was: Failure, now: Failure, rehearsal: Rehearsal) -> Diffe
 
 def _differ(was: bytes, now: bytes, codec: Any) -> bool:
     return was != now and digest(was, codec) != digest(now, codec)
-
-
-def _show(data: bytes | None) -> str:
-    text = (data or b"null").decode("utf-8", "backslashreplace")
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 START_S = 60.0
 """How long a process may take to load the code."""
 _SPARE_S = 5.0
+_INSIDE = "PERDURE_CHECKS"
+"""Set in the environment of a process that checks."""
 _CHUNK = 1 << 20
 
 
@@ -58,6 +60,9 @@ class Pool:
         self, workflows: Mapping[str, WorkflowDefinition], *, codec: str = "json",
         options: Mapping[str, Any] | None = None, processes: int = 2, patience_s: float = PATIENCE_S,
     ) -> None:  # fmt: skip
+        if _INSIDE in os.environ:  # a script that checks at its top would start processes without end
+            message = "the code starts a check while it is loaded for one"
+            raise UsageError(message, hint='put what a script does under `if __name__ == "__main__":`')
         places = {name: place_of(each) for name, each in workflows.items()}
         path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - "" is the current folder
         self._order = Order(path, places, codec, dict(options or {}), patience_s)
@@ -161,7 +166,10 @@ class _Child:
         return answer.finding
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONHASHSEED": str(self._seed), "PYTHONPATH": os.pathsep.join(self._order.path)}
+        environment = {
+            **os.environ, _INSIDE: "1", "PYTHONHASHSEED": str(self._seed),
+            "PYTHONPATH": os.pathsep.join(self._order.path),
+        }  # fmt: skip
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "perdure.replay.child"],

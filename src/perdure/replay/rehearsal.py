@@ -10,14 +10,13 @@ from perdure.kernel.execution import Execution
 from perdure.kernel.kinds.timer import Timer
 from perdure.kernel.operation import NOTES
 from perdure.kernel.requests import EPOCH
+from perdure.replay.shown import both
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from perdure.kernel.operation import Operation
     from perdure.model.event import Event
-
-SHOWN = 80
 
 
 class Rehearsal(Execution):
@@ -70,12 +69,7 @@ def _difference(event: Event, operation: Operation) -> tuple[str, str, str]:
         over = (EPOCH + timedelta(microseconds=event.at)).isoformat(" ", "milliseconds")
         return operation.id, f"{what} over at {over}", f"the code asks for one until {due}"
     if event.kind == "step":
-        now: bytes | None = getattr(operation, "input", None)
-        return operation.id, f"{what} with {_show(event.input)}", f"the code calls it with {_show(now)}"
-    now = getattr(operation, "payload", None)
-    return operation.id, f"{what} with {_show(event.payload)}", f"the code gives it {_show(now)}"
-
-
-def _show(data: bytes | None) -> str:
-    text = (data or b"nothing").decode("utf-8", "backslashreplace")
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+        was, now = both(event.input, getattr(operation, "input", None))
+        return operation.id, f"{what} with {was}", f"the code calls it with {now}"
+    was, now = both(event.payload, getattr(operation, "payload", None))
+    return operation.id, f"{what} with {was}", f"the code gives it {now}"

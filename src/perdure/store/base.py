@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
+    from perdure.store.migrate import SchemaText
 
     Decide = Callable[[RunRow, tuple[Event, ...], int], Claimed]
     """(row, recent events, now) -> what to append. Pure: called inside the claim transaction."""
@@ -214,16 +215,6 @@ def backend_of(url: str) -> str:
     return _ALIASES.get(scheme, scheme)
 
 
-def adapted(url: str, sql: str) -> str:
-    """Return a backend's SQL for the place that ``url`` names: its schema, where there are several.
-
-    Raises:
-        UsageError: as for `open_store`.
-    """
-    adapt: Callable[[str, str], str] | None = getattr(_module(url), "adapted", None)
-    return sql if adapt is None else adapt(url, sql)
-
-
 def open_store(url: str, options: StoreOptions) -> Store:
     """Return the store that ``url`` names, not yet opened.
 
@@ -232,6 +223,20 @@ def open_store(url: str, options: StoreOptions) -> Store:
     """
     store: Store = _module(url).open_store(url, options)
     return store
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate in the database that ``url`` names. Changes nothing.
+
+    Raises:
+        UsageError: no backend for the URL's scheme, or its driver is not installed.
+    """
+    look = getattr(_module(url), "schema_of", None)
+    if look is None or look is schema_of:
+        message = f"there are no migrations for {backend_of(url)}"
+        raise UsageError(message, hint="expected sqlite:///file.db")
+    found: SchemaText = look(url)
+    return found
 
 
 def _module(url: str) -> ModuleType:

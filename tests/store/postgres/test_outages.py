@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.claim import ClaimRequest
-from perdure.model.write import COMMITTED, Conflict, Existing
+from perdure.model.write import COMMITTED, Conflict, Existing, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.instrumented import Instrumented
 from perdure.store.postgres.link import PostgresLink
@@ -260,3 +260,66 @@ async def progress(runs: list[Any]) -> int:
 
 async def ended(runs: list[Any]) -> bool:
     return all([await run.status() == "completed" for run in runs])
+
+
+def test_a_batch_whose_connection_was_lost_while_it_waited_is_not_done_behind_our_back(
+    make: Callable[..., Store], proxy: Proxy, postgres_db: Database
+) -> None:
+    """The server goes on with it, because it notices the end of a client only when it has an answer."""
+    store = make()
+    author = running(store)
+    batch: list[Write] = [author.send(), author.step()]
+    answers: list[Any] = []
+
+    def work() -> None:
+        try:
+            answers.append(store.commit(batch))
+        except StoreUnavailable as error:
+            answers.append(error)
+
+    with psycopg.connect(postgres_db.url) as other:
+        other.execute("select 1 from perdure.run where id = 'run-1' for update")
+        thread = threading.Thread(target=work)
+        thread.start()
+        waiting = (
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        )
+        while postgres_db.execute(waiting) != [(1,)]:
+            assert thread.is_alive()
+        proxy.cut()
+        thread.join()
+        (answer,) = answers
+        assert isinstance(answer, StoreUnavailable)
+        assert not answer.unknown
+    while postgres_db.execute("select count(*) from pg_locks where relation = 'perdure.run'::regclass") != [(0,)]:
+        pass
+    assert store.commit(batch) == [COMMITTED] * 2
+    assert [message.n for message in store.inbox("run-1")] == [1]
+
+
+def test_a_worker_that_listens_listens_again_after_a_restart(servers: Servers) -> None:
+    server = servers.postgres()
+    url = server.url()
+    first, second = open_store(url, StoreOptions()), open_store(url, StoreOptions())
+    for store in (first, second):
+        store.open()
+    try:
+        second.change_count()
+        server.kill()
+        server.start()
+        moved(second)  # the loss itself: whatever was said meanwhile is not known
+        assert second.get("run-1") is None
+        first.get("run-1")
+        before = second.change_count()
+        first.commit([Author("run-1", first.now()).create()])
+        assert moved(second) != before
+    finally:
+        for store in (first, second):
+            store.close()
+
+
+def moved(store: Store) -> int:
+    before, deadline = store.change_count(), time.monotonic() + 10
+    while store.change_count() == before:
+        assert time.monotonic() < deadline
+    return store.change_count()

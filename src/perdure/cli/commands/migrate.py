@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 @click.command("migrate")
 @options.database
-@click.option("--print", "only_print", is_flag=True, help="Print the SQL and touch no database.")
-@click.option("--after", type=click.IntRange(0), default=0, help="With --print: only migrations after this number.")
-def command(*, db: str, only_print: bool, after: int) -> None:
-    """Bring a database to the schema of this release, or make it. Forward only; a newer schema is refused."""
+@click.option("--print", "only_print", is_flag=True, help="Print the SQL that would be run; run nothing.")
+@click.option("--after", type=click.IntRange(0), help="With --print: all migrations after this number, applied or not.")
+def command(*, db: str, only_print: bool, after: int | None) -> None:
+    """Bring a database to the schema of this release, or make it.
+
+    Forward only; a newer schema is refused. Workers of the release before go on meanwhile, or are named if they cannot.
+    """
     if only_print:
         click.echo(schema_script(db, after=after), nl=False)
         return

@@ -17,6 +17,6 @@ What it shares with other servers is in `perdure.store.server`.
 
 from __future__ import annotations
 
-from perdure.store.mysql.dialect import open_store
+from perdure.store.mysql.dialect import open_store, schema_of
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "schema_of"]

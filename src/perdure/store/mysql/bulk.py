@@ -10,7 +10,7 @@ from pymysql.cursors import SSCursor
 from perdure.errors import UsageError
 from perdure.store.base import StoreOptions
 from perdure.store.bulk import MARK_NAME, MARK_NUMBER, TABLES, Key, Row, Statements, Table, buried, tags_of
-from perdure.store.migrate import Applied, migrations, pending
+from perdure.store.migrate import Applied, is_exactly, migrations
 from perdure.store.mysql.address import address
 from perdure.store.mysql.dialect import MysqlDialect
 from perdure.store.mysql.fault import number_of, said
@@ -93,7 +93,7 @@ class MysqlBulk:
         if applied is None:
             message = f"{self._where.shown}: there are no tables of perdure in this database"
             raise UsageError(message)
-        if pending(migrations("mysql"), [Applied._make(row) for row in applied]):
+        if not is_exactly(migrations("mysql"), [Applied._make(row) for row in applied]):
             message = f"{self._where.shown}: not a database of this release"
             raise UsageError(message, hint="run `perdure migrate`")
 

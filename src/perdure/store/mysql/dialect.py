@@ -8,13 +8,15 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from perdure.errors import StoreUnavailable, UsageError
-from perdure.store.base import Capabilities
+from perdure.store.base import Capabilities, StoreOptions
 from perdure.store.instrumented import Instrumented
+from perdure.store.migrate import Applied, SchemaText
 from perdure.store.mysql import batch, fault, schema
 from perdure.store.mysql.address import Address, address
 from perdure.store.mysql.facts import facts
 from perdure.store.mysql.link import Connection, MysqlLink
 from perdure.store.mysql.statement import Statement
+from perdure.store.server.clock import ServerClock
 from perdure.store.server.engine import ServerStore
 from perdure.store.sqltext import queries
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.model.filter import Fact
     from perdure.model.write import Write
-    from perdure.store.base import Store, StoreOptions
-    from perdure.store.server.clock import ServerClock
+    from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
     from perdure.store.tails import Tails
 
@@ -58,6 +59,24 @@ def open_store(url: str, options: StoreOptions) -> Store:
         UsageError: the URL is not one, or asks for a durability that the server does not have.
     """
     return Instrumented(ServerStore(MysqlDialect(address(url), options), options), fault.translate)
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate.
+
+    Raises:
+        UsageError: the URL is not one.
+    """
+    where = address(url)
+
+    def applied() -> list[Applied] | None:
+        link = MysqlDialect(where, StoreOptions()).connect(ServerClock(), _CONNECT_S)
+        try:
+            return schema.MysqlSchema(link).applied()
+        finally:
+            link.close()
+
+    return SchemaText(applied, str)
 
 
 class MysqlDialect:
@@ -152,10 +171,11 @@ class MysqlDialect:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
 
-    def secure(self, link: MysqlLink) -> None:
-        """Write something, so that the commit waits for the replica, which then has all that came before."""
-        if self._durability == "quorum":
-            link.many(("secure",), ("secure_undo",))
+    def end_session(self, link: MysqlLink, session: str) -> None:
+        """Nothing is known of a session."""
+
+    def seal(self, link: MysqlLink) -> None:
+        """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
 
     def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""

@@ -8,6 +8,7 @@ from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavaila
 from perdure.store.server.dialect import Fault, LinkLost
 
 NO_DATABASE = 1049
+TABLE_FULL = 1114
 _AGAIN = frozenset({1020, 1205, 1213, 1614, 3058, 3572})
 """Changed since it was read, lock wait, deadlock, deadlock of GET_LOCK, lock not to be had at once. A lock wait that
 took too long undoes its statement alone: like every other error it is followed by a ROLLBACK, and all is done again."""
@@ -42,6 +43,11 @@ def is_lost(error: Exception) -> bool:
     if isinstance(error, pymysql.err.Error):
         return number_of(error) in _LOST or (isinstance(error, pymysql.err.InternalError) and number_of(error) < 0)
     return isinstance(error, OSError)
+
+
+def is_unsure(error: Exception) -> bool:
+    """Whether a COMMIT that was answered by this error may have happened all the same. A row without room has not."""
+    return fault(error) is Fault.ENVIRONMENT and number_of(error) != TABLE_FULL
 
 
 def fault(error: Exception) -> Fault:

@@ -18,7 +18,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from perdure.store.mysql import fault
 from perdure.store.mysql.result import Result
 from perdure.store.mysql.statement import Statement
-from perdure.store.server.dialect import Fault, LinkLost, Value
+from perdure.store.server.dialect import LinkLost, Value
 from perdure.store.server.dialect import Result as Answer
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class MysqlLink:
             self.usable = False
             message = f"the connection was lost: {fault.said(error)}"
             raise LinkLost(message, committing=commit_at is not None) from error
-        if answered == commit_at and fault.fault(error) is Fault.ENVIRONMENT:
+        if answered == commit_at and fault.is_unsure(error):
             self.usable = False
             raise LinkLost(fault.said(error), committing=True) from error
         raise error

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
+
+import pymysql
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.mysql.fault import fault
+from perdure.store.server.dialect import Fault
 
 if TYPE_CHECKING:
     from perdure.store.migrate import Migration
@@ -29,6 +34,8 @@ _VARIABLES = (
 )  # fmt: skip
 _STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
 _MIGRATION_S = 3600.0
+_PATIENCE_S, _USUAL_PATIENCE_S = 2, 86400
+_PAUSE_S = 0.5
 _SEMI_SYNC_MS = 3_600_000
 """A primary that goes on alone after less than this does not keep to its promise when a replica is slow."""
 Given = dict[str, str]
@@ -78,6 +85,10 @@ class MysqlSchema:
             raise UsageError(message, hint="use a database of its own: create database perdure")
         return None
 
+    def live(self) -> list[str]:
+        """Return the names of workers whose lease has not ended."""
+        return [row[0] for row in self._link.execute("live_workers").rows]
+
     def apply(self, migration: Migration) -> None:
         """Run a migration and record it."""
         self._link.script(migration.sql)
@@ -106,12 +117,28 @@ def prepare(link: MysqlLink, *, migrate: bool, create: bool, read_only: bool) ->
         message = "another process is migrating the database"
         raise StoreUnavailable(message)
     try:
-        if ours.applied() is None:
-            link.script(bootstrap("mysql"))
-        upgrade(ours, known, allowed=True)
+        link.execute("patience", _PATIENCE_S)
+        _upgrade(link, ours)
     finally:
         if link.usable:
+            link.execute("patience", _USUAL_PATIENCE_S)
             link.execute("unlock_schema")
+
+
+def _upgrade(link: MysqlLink, ours: MysqlSchema) -> None:
+    """Migrate, under the lock; again and again while others use a table, with a pause in which they get on."""
+    deadline = time.monotonic() + _MIGRATION_S
+    while True:
+        try:
+            if ours.applied() is None:
+                link.script(bootstrap("mysql"))
+            upgrade(ours, migrations("mysql"), allowed=True)
+        except pymysql.err.Error as error:
+            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def check(found: Given, durability: str) -> None:

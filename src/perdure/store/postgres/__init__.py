@@ -17,14 +17,6 @@ What it shares with other servers is in `perdure.store.server`.
 
 from __future__ import annotations
 
-from perdure.store.postgres.address import address
-from perdure.store.postgres.dialect import open_store
-from perdure.store.postgres.schema import in_schema
+from perdure.store.postgres.dialect import open_store, schema_of
 
-__all__ = ["adapted", "open_store"]
-
-
-def adapted(url: str, sql: str) -> str:
-    """Return SQL for the schema that ``url`` names."""
-    named = sql.replace("insert into schema_migration ", "insert into perdure.schema_migration ")
-    return in_schema(named, address(url).schema)
+__all__ = ["open_store", "schema_of"]

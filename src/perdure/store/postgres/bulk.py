@@ -8,7 +8,7 @@ import psycopg
 
 from perdure.errors import UsageError
 from perdure.store.bulk import MARK_NAME, MARK_NUMBER, TABLES, Key, Row, Statements, Table, buried, tags_of
-from perdure.store.migrate import Applied, migrations, pending
+from perdure.store.migrate import Applied, is_exactly, migrations
 from perdure.store.postgres.address import address
 from perdure.store.postgres.fault import said
 from perdure.store.postgres.fault import translate as meaning
@@ -75,7 +75,7 @@ class PostgresBulk:
             message = f"{self._where.shown}: there is no schema {self._where.schema!r} of perdure in this database"
             raise UsageError(message)
         applied = self._query(f"select number, name, checksum from {name} order by number")  # noqa: S608
-        if pending(migrations("postgres"), [Applied._make(row) for row in applied]):
+        if not is_exactly(migrations("postgres"), [Applied._make(row) for row in applied]):
             message = f"{self._where.shown}: not a schema of this release"
             raise UsageError(message, hint="run `perdure migrate`")
 

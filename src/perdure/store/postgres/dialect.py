@@ -9,12 +9,14 @@ from uuid import uuid4
 import psycopg
 
 from perdure.errors import StoreUnavailable, UsageError
-from perdure.store.base import Capabilities
+from perdure.store.base import Capabilities, StoreOptions
 from perdure.store.instrumented import Instrumented
+from perdure.store.migrate import Applied, SchemaText
 from perdure.store.postgres import batch, fault, schema
 from perdure.store.postgres.address import Address, address
 from perdure.store.postgres.facts import facts
 from perdure.store.postgres.link import PostgresLink
+from perdure.store.server.clock import ServerClock
 from perdure.store.server.engine import ServerStore
 from perdure.store.sqltext import queries
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.model.filter import Fact
     from perdure.model.write import Write
-    from perdure.store.base import Store, StoreOptions
-    from perdure.store.server.clock import ServerClock
+    from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
     from perdure.store.tails import Tails
 
@@ -34,6 +35,7 @@ _KEEPALIVE = {
     "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "3",
     "keepalives_count": "3", "tcp_user_timeout": "15000", "application_name": "perdure",
 }  # fmt: skip
+_LOOK_S = 10.0
 _LONGEST_DIAL_S = 5
 _IDLE_MS = 5000
 """How long the server waits for the rest of a transaction."""
@@ -46,6 +48,24 @@ def open_store(url: str, options: StoreOptions) -> Store:
         UsageError: the URL is not one, or asks for a durability that PostgreSQL does not have.
     """
     return Instrumented(ServerStore(PostgresDialect(address(url), options), options), fault.translate)
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate.
+
+    Raises:
+        UsageError: the URL is not one.
+    """
+    where = address(url)
+
+    def applied() -> list[Applied] | None:
+        link = PostgresDialect(where, StoreOptions()).connect(ServerClock(), _LOOK_S)
+        try:
+            return schema.PostgresSchema(link, where.schema).applied()
+        finally:
+            link.close()
+
+    return SchemaText(applied, lambda sql: schema.in_schema(sql, where.schema))
 
 
 class PostgresDialect:
@@ -85,7 +105,8 @@ class PostgresDialect:
             connection = self._dial(deadline_s)
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"{self.place}: {fault.said(error)}") from error
-        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name)
+        waits = self._durability == "quorum"
+        link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
             found = schema.given(link)
             if self._prepared:
@@ -97,6 +118,7 @@ class PostgresDialect:
             raise
         if pooled or not self._pooled:
             link.pooled = self._pooled = pooled
+            link.session = "" if pooled else f"{found.pid} {found.started}"
             return link
         link.close()  # taken for one behind a pooler, because the server was just starting
         self._pooled = False
@@ -149,10 +171,15 @@ class PostgresDialect:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes)
 
-    def secure(self, link: PostgresLink) -> None:
-        """Write something, so that the commit waits for the standby, which then has all that came before."""
+    def end_session(self, link: PostgresLink, session: str) -> None:
+        """End the server's process for a connection that was lost, and wait until it is gone."""
+        pid, _, started = session.partition(" ")
+        link.execute("end_session", int(pid), started)
+
+    def seal(self, link: PostgresLink) -> None:
+        """Give the transaction something to wait for: what comes before it in the server's log is then there, too."""
         if self._durability == "quorum":
-            link.execute("secure")
+            link.execute("seal")
 
     def listen(self, link: PostgresLink) -> bool:
         """Have hints of other processes sent to this connection."""

@@ -96,9 +96,15 @@ class PostgresLink:
         *,
         pooled: bool,
         name: str,
+        waits: bool = False,
     ) -> None:
         self._name = name.encode()
         """What our own hints are known by."""
+        self._waits = waits
+        """A commit waits for a standby. When that wait is cut short, the server warns, and confirms the commit."""
+        self._warned = False
+        if waits:
+            connection.add_notice_handler(self._notice)
         self._connection = connection
         self._pgconn = connection.pgconn
         self._statements = statements
@@ -107,9 +113,9 @@ class PostgresLink:
         self.pooled: bool = pooled
         """A pooler is in between: each transaction may be on another connection to the server."""
         self.usable: bool = True
+        self.session: str = ""
+        """Process and its start, by which the server knows this connection."""
         self._beginning = False
-        self._warned = False
-        connection.add_notice_handler(self._note)
         self._heard = 0
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
@@ -213,10 +219,10 @@ class PostgresLink:
         if not self.usable:
             message = "the connection was given up"
             raise LinkLost(message)
+        self._warned = False
         results: list[pq.abc.PGresult] = []
         preparing: dict[int, bytes] = {}
         expected = 0
-        self._warned = False
         try:
             expected = self._send(calls, preparing, prepare=prepare)
             self._receive(results, committing=committing)
@@ -237,9 +243,12 @@ class PostgresLink:
             raise LinkLost(message)
         if committing and self._warned:
             self.usable = False
-            message = "COMMIT was answered with a warning: the wait for the standby may have been cancelled"
+            message = "the wait for a standby was cut short"
             raise LinkLost(message, committing=True)
         return [self._result(answer) for answer in answers]
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        self._warned = self._warned or notice.severity_nonlocalized == "WARNING"
 
     def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
         pgconn = self._pgconn
@@ -297,9 +306,6 @@ class PostgresLink:
             message = f"the server did not answer within {self.deadline_s:.1f} s"
             raise TimeoutError(message)
 
-    def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        self._warned = self._warned or diagnostic.severity_nonlocalized == "WARNING"
-
     def _ended(self, results: Sequence[pq.abc.PGresult], *, committing: bool, why: Exception) -> None:
         """Say what is known after the answers broke off.
 
@@ -311,7 +317,7 @@ class PostgresLink:
         if committing and results and results[-1].command_status == b"COMMIT":
             return
         message = f"the connection was lost: {said(why)}"
-        raise LinkLost(message, committing=committing and not failed) from why
+        raise LinkLost(message, committing=committing and not failed, session=self.session) from why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
         """Raise what the server said."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
 
 from perdure.errors import UsageError
 from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.postgres.fault import fault
+from perdure.store.server.dialect import Fault
 
 if TYPE_CHECKING:
     from perdure.store.migrate import Migration
@@ -16,6 +21,7 @@ OLDEST = 150_000
 _OURS = ("run", "event", "inbox", "worker", "request", "tag", "schema_migration")
 _NAME = re.compile(r"\bperdure\.|(?<=schema )perdure(?=;)|(?<=to_regnamespace\(')perdure(?='\))")
 _MIGRATION_S = 3600.0
+_PAUSE_S = 0.5
 
 
 def in_schema(sql: str, schema: str) -> str:
@@ -37,6 +43,8 @@ class Given(NamedTuple):
     synchronous_commit: str
     standbys: str
     data_sync_retry: str | None
+    started: str
+    """When the process that serves the connection was started."""
 
 
 def given(link: PostgresLink) -> Given:
@@ -63,6 +71,10 @@ class PostgresSchema:
             raise UsageError(message, hint="name another schema: ?schema=...")
         return None
 
+    def live(self) -> list[str]:
+        """Return the names of workers whose lease has not ended."""
+        return [str(row[0]) for row in self._link.execute("live_workers").rows]
+
     def apply(self, migration: Migration) -> None:
         """Run a migration and record it."""
         self._link.script(in_schema(migration.sql, self._schema))
@@ -88,12 +100,31 @@ def prepare(link: PostgresLink, schema: str, *, migrate: bool, create: bool, rea
     if not allowed:
         upgrade(ours, known, allowed=False)
     link.deadline_s = _MIGRATION_S
+    deadline = time.monotonic() + _MIGRATION_S
+    while True:
+        try:
+            _upgrade(link, ours, schema)
+        except psycopg.Error as error:
+            link.rollback()
+            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)  # let those through who wait behind us
+        else:
+            return
+
+
+def _upgrade(link: PostgresLink, ours: PostgresSchema, schema: str) -> None:
+    """Migrate in one transaction, under the lock.
+
+    Raises:
+        psycopg.Error: a lock was not to be had soon; or whatever else is wrong.
+    """
     link.begin()
     link.execute("unlimited")
     link.execute("lock_schema", schema)
     if ours.applied() is None:
         link.script(in_schema(bootstrap("postgres"), schema))
-    upgrade(ours, known, allowed=True)
+    upgrade(ours, migrations("postgres"), allowed=True)
     link.commit()
 
 

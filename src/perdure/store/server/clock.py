@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 _KEPT_US = 60_000_000
 """After this long a reading is forgotten: clocks drift apart."""
-_FRESH_US = 5_000_000
+_FRESH_US = 10_000_000
 
 
 def boot_us() -> int:

@@ -34,11 +34,13 @@ class LinkLost(Exception):
 
     Attributes:
         committing: a COMMIT was under way, so that nobody knows what became of it.
+        session: what the server knows the connection by, for `Dialect.end_session`; empty where there is nothing.
     """
 
-    def __init__(self, text: str, *, committing: bool = False) -> None:
+    def __init__(self, text: str, *, committing: bool = False, session: str = "") -> None:
         super().__init__(text)
         self.committing = committing
+        self.session = session
 
 
 class Result(NamedTuple):
@@ -152,10 +154,14 @@ class Dialect(Protocol[L]):
         """
         ...
 
-    def secure(self, link: L) -> None:
-        """Have the commit that follows, or that of this call, wait until all that can be seen is as safe as promised.
+    def end_session(self, link: L, session: str) -> None:
+        """See to it that the server does no more for a connection that was lost: it may not have noticed."""
+        ...
 
-        A server that was killed while it waited for its standby shows afterwards what only it has.
+    def seal(self, link: L) -> None:
+        """Make the end of the open transaction wait until what was recorded before it is as durable as promised.
+
+        What is found to be recorded may be so on the primary alone, if the wait for a standby was cut short.
         """
         ...
 

@@ -174,9 +174,12 @@ class ServerStore(Generic[L]):
         """Say whether a transaction is there, by our own ids, through a new connection."""
         try:
             with self._opened().lend(purpose) as link:
+                if lost.session:
+                    self._dialect.end_session(link, lost.session)
+                link.begin()
                 done = has_happened(ServerBook(self._dialect, link), promise.writes, promise.outcomes)
-                if done:
-                    self._dialect.secure(link)
+                self._dialect.seal(link)
+                link.commit()
         except Exception as second:
             message = f"the connection was lost at COMMIT ({lost}), and the database cannot be asked what it did"
             raise StoreUnavailable(message, unknown=True) from second
@@ -211,7 +214,7 @@ class ServerStore(Generic[L]):
             link.rollback()
             link.begin()
             promise.outcomes = settled = Settlement(ServerBook(self._dialect, link), batch).settle()
-            self._dialect.secure(link)  # what was found to be there already must be safe too
+            self._dialect.seal(link)
             link.commit()
             return settled
 
@@ -351,6 +354,8 @@ class ServerStore(Generic[L]):
                 if heard != self._heard:
                     self._changes += 1
                     self._heard = heard
+            if link is None or not link.usable:
+                self._quiet_until = 0  # in use, or gone: then nobody listens
         return self._changes
 
     def _send_hint(self) -> None:

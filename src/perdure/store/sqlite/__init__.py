@@ -18,5 +18,6 @@
 from __future__ import annotations
 
 from perdure.store.sqlite.engine import SqliteStore, open_store
+from perdure.store.sqlite.schema import schema_of
 
-__all__ = ["SqliteStore", "open_store"]
+__all__ = ["SqliteStore", "open_store", "schema_of"]

@@ -9,6 +9,7 @@ import apsw
 
 from perdure.errors import UsageError
 from perdure.store.bulk import MARK_NAME, MARK_NUMBER, Key, Row, Statements, Table, buried, tags_of
+from perdure.store.migrate import is_exactly, migrations
 from perdure.store.sqlite import place, schema
 from perdure.store.sqlite.fault import translate
 from perdure.store.sqlite.session import Session
@@ -56,7 +57,7 @@ def _nothing(_: apsw.Connection) -> None:
 
 
 def _check(connection: apsw.Connection) -> None:
-    if not schema.is_current(connection):
+    if not is_exactly(migrations("sqlite"), schema.SqliteSchema(connection).applied()):
         message = f"{connection.filename}: not a database of this release"
         raise UsageError(message, hint="run `perdure migrate`")
 

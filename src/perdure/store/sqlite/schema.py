@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,13 @@ import msgspec
 
 from perdure.errors import UsageError
 from perdure.model.status import Status
-from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.migrate import Applied, SchemaText, bootstrap, migrations, pending, upgrade
 from perdure.store.sqlite.batch import SQL, fetch
+from perdure.store.sqlite.place import check, path_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perdure.store.migrate import Migration
     from perdure.store.sqlite.clock import Clock, Machine
 
@@ -42,6 +46,11 @@ class SqliteSchema:
                 raise UsageError(message, hint="name another file")
         return None
 
+    def live(self) -> list[str]:
+        """Return the names of workers whose lease has not ended."""
+        now = time.time_ns() // 1000  # before the file's own clock is known
+        return [name for name, _, _ in fetch(self._connection, "live_worker", now)]
+
     def apply(self, migration: Migration) -> None:
         """Run a migration and record it."""
         self._connection.execute(migration.sql)
@@ -49,6 +58,29 @@ class SqliteSchema:
             "insert into schema_migration (number, name, checksum, applied_at) values (?, ?, ?, unixepoch() * 1000000)",
             (migration.number, migration.name, migration.checksum),
         )
+
+
+def schema_of(url: str) -> SchemaText:
+    """Return how to look what is there to migrate.
+
+    Raises:
+        UsageError: the URL names no file.
+    """
+    path = path_of(url)
+    return SchemaText(lambda: None if path is None or not path.exists() else _applied(path), str)
+
+
+def _applied(path: Path) -> list[Applied] | None:
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW
+    try:
+        connection = apsw.Connection(str(check(path, read_only=True)), flags=flags)
+        try:
+            return SqliteSchema(connection).applied()
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        message = f"{path}: cannot be read: {error}"
+        raise UsageError(message) from error
 
 
 def prepare(connection: apsw.Connection, *, allowed: bool) -> None:

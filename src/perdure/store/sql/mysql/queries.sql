@@ -21,7 +21,9 @@ set wait_timeout = 86400
 select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
 
 -- insert_event: add rows to logs; the rows follow
-insert into event values
+insert into event (
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+) values
 
 -- check_places: these places of logs must be taken; the places and their number follow
 insert into refusal select reason from refusal
@@ -134,28 +136,40 @@ select
 from run where id = ?
 
 -- get_request: what a purged run left
-select * from request where run_id = ?
+select
+    run_id, workflow, input_digest, status, purged_at, actor, reason
+from request where run_id = ?
 
 -- load: a log from a place on
-select * from event where run_id = ? and seq >= ? order by seq limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from event where run_id = ? and seq >= ? order by seq limit ?
 
 -- load_tails: the ends of several logs, each in order
-select e.*
+select
+    e.run_id, e.seq, e.type, e.op, e.kind, e.name, e.attempt, e.at, e.epoch, e.commit_id, e.state, e.digest,
+    e.detail, e.input, e.payload, e.chain
 from (select run_id, max(seq) as top from event where run_id in (?) group by run_id) as t
 inner join event as e on e.run_id = t.run_id and e.seq > t.top - ?
 order by e.run_id, e.seq
 
 -- load_tail: the end of a log, backwards
-select * from event where run_id = ? order by seq desc limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from event where run_id = ? order by seq desc limit ?
 
 -- inbox: waiting messages
-select * from inbox where run_id = ? order by n
+select
+    run_id, n, kind, sent_at, detail
+from inbox where run_id = ? order by n
 
 -- limit_claim: every transaction is limited already
 do ?
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
-insert into worker
+insert into worker (
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+)
 select v.* from (
     select
         ? as id, ? as name, ? as host, ? as pid, ? as state, ? as started_at, ? as heartbeat_at, ? as expires_at,
@@ -425,13 +439,15 @@ replace into queue (
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_change: record a change of a queue
-insert into queue_change values (?, ?, ?, ?, ?, ?, ?)
+insert into queue_change (queue, n, at, actor, reason, commit_id, `change`) values (?, ?, ?, ?, ?, ?, ?)
 
 -- change_by: whether a change was recorded before
 select 1 from queue_change where queue = ? and commit_id = ?
 
 -- changes: the last changes of a queue
-select * from queue_change where queue = ? order by n desc limit ?
+select
+    queue, n, at, actor, reason, commit_id, `change`
+from queue_change where queue = ? order by n desc limit ?
 
 -- slots: places in a queue's limits, and the runs they are for where they count
 select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
@@ -554,7 +570,9 @@ group by due_queue, workflow
 order by due_queue, workflow
 
 -- workers: known workers
-select * from worker order by id
+select
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+from worker order by id
 
 -- migrations: what was applied
 select number, name, checksum from schema_migration order by number
@@ -591,8 +609,10 @@ select
     (select timestampdiff(second, min(trx_started), now()) from information_schema.innodb_trx),
     (select count from information_schema.innodb_metrics where name = 'trx_rseg_history_len')
 
--- secure: put something into the binary log, for a commit to wait for
-insert into refusal values ('to be seen by the replica') on duplicate key update reason = reason
+-- live_workers: workers whose lease has not ended
+select name from worker
+where state = 'live' and expires_at > timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
+order by name
 
--- secure_undo: and take it out again
-delete from refusal where reason = 'to be seen by the replica'
+-- patience: how many seconds a change of a table may wait for those who use it: everybody waits behind it
+set session lock_wait_timeout = ?

@@ -17,7 +17,9 @@ rollback
 select (extract(epoch from clock_timestamp()) * 1000000)::bigint
 
 -- insert_event: add rows to logs
-insert into perdure.event
+insert into perdure.event (
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+)
 select * from unnest(
     $1::text [], $2::bigint [], $3::text [], $4::text [], $5::text [], $6::text [], $7::bigint [], $8::bigint [],
     $9::bigint [], $10::bigint [], $11::text [], $12::bigint [], $13::bytea [], $14::bytea [], $15::bytea [],
@@ -162,30 +164,45 @@ select
 from perdure.run where id = ?
 
 -- get_request: what a purged run left
-select * from perdure.request where run_id = ?
+select
+    run_id, workflow, input_digest, status, purged_at, actor, reason
+from perdure.request where run_id = ?
 
 -- load: a log from a place on
-select * from perdure.event where run_id = ? and seq >= ? order by seq limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from perdure.event where run_id = ? and seq >= ? order by seq limit ?
 
 -- load_tails: the ends of several logs, each in order
-select e.*
+select
+    e.run_id, e.seq, e.type, e.op, e.kind, e.name, e.attempt, e.at, e.epoch, e.commit_id, e.state, e.digest,
+    e.detail, e.input, e.payload, e.chain
 from unnest(?::text []) as j (run_id)
 cross join lateral (
-    select * from perdure.event where run_id = j.run_id order by seq desc limit ?
+    select
+        run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+    from perdure.event where run_id = j.run_id order by seq desc limit ?
 ) as e
 order by e.run_id, e.seq
 
 -- load_tail: the end of a log, backwards
-select * from perdure.event where run_id = ? order by seq desc limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from perdure.event where run_id = ? order by seq desc limit ?
 
 -- inbox: waiting messages
-select * from perdure.inbox where run_id = ? order by n
+select
+    run_id, n, kind, sent_at, detail
+from perdure.inbox where run_id = ? order by n
 
 -- limit_claim: a claim waits for nobody, and a frozen claimer is not waited for
 select set_config('lock_timeout', '200', true), set_config('idle_in_transaction_session_timeout', ?, true)
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
-insert into perdure.worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+insert into perdure.worker (
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
 -- is_gone: whether a worker's runs may be taken over
 select 1 from perdure.worker where id = ? and state <> 'live'
@@ -441,13 +458,15 @@ on conflict (name) do update set
     changes = excluded.changes
 
 -- insert_change: record a change of a queue
-insert into perdure.queue_change values (?, ?, ?, ?, ?, ?, ?)
+insert into perdure.queue_change (queue, n, at, actor, reason, commit_id, change) values (?, ?, ?, ?, ?, ?, ?)
 
 -- change_by: whether a change was recorded before
 select 1 from perdure.queue_change where queue = ? and commit_id = ?
 
 -- changes: the last changes of a queue
-select * from perdure.queue_change where queue = ? order by n desc limit ?
+select
+    queue, n, at, actor, reason, commit_id, change
+from perdure.queue_change where queue = ? order by n desc limit ?
 
 -- slots: places in a queue's limits, and the runs they are for where they count
 select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
@@ -571,7 +590,9 @@ group by queue, workflow
 order by queue, workflow
 
 -- workers: known workers
-select * from perdure.worker order by id
+select
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+from perdure.worker order by id
 
 -- migrations: what was applied
 select number, name, checksum from perdure.schema_migration order by number
@@ -592,18 +613,22 @@ select
     pg_backend_pid(), current_setting('server_version_num')::bigint, current_setting('server_version'),
     pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('server_encoding'),
     current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-    current_setting('synchronous_standby_names'), current_setting('data_sync_retry', true)
+    current_setting('synchronous_standby_names'), current_setting('data_sync_retry', true),
+    (select a.backend_start::text from pg_catalog.pg_stat_activity as a where a.pid = pg_backend_pid())
 
--- unlimited: let this transaction take its time
+-- end_session: end the process that served a connection, and wait for that; a new one may have its number by now
+select pg_terminate_backend(pid, 5000) from pg_catalog.pg_stat_activity where pid = ? and backend_start::text = ?
+
+-- unlimited: let this transaction take its time, but wait for no lock for long: everybody would wait behind it
 select
     set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
-    set_config('lock_timeout', '0', true)
-
--- secure: put something into the write-ahead log, for a commit to wait for
-select pg_logical_emit_message(true, 'perdure', '')
+    set_config('lock_timeout', '2000', true)
 
 -- hint: tell other processes that something has changed; it need not outlive a crash
 select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
+
+-- live_workers: workers whose lease has not ended
+select name from perdure.worker where state = 'live' and expires_at > (select perdure.clock()) order by name
 
 -- rights: what the role lacks; the log, tombstones and changes of queues are never changed, only added to
 select c.relname::text, p.name
@@ -647,3 +672,6 @@ where datname = current_database()
 select
     (select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'),
     current_setting('max_connections')::bigint
+
+-- seal: a few bytes for the server's own log, so that the commit has something to wait for
+select pg_logical_emit_message(true, 'perdure', '')

@@ -1,7 +1,9 @@
 -- Every statement the SQLite backend runs. Parameters are in order unless numbered.
 
 -- insert_event: add rows to a log; the rows' placeholders follow
-insert into event_log values
+insert into event_log (
+    run_no, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+) values
 
 -- count_event: how many of these places are taken; the places' placeholders follow
 select count(*) from event_log where (run_no, seq) in (values
@@ -105,23 +107,34 @@ select
 from run where id = ?
 
 -- get_request: what a purged run left
-select * from request where run_id = ?
+select
+    run_id, workflow, input_digest, status, purged_at, actor, reason
+from request where run_id = ?
 
 -- load: a log from a place on
-select * from event where run_id = ? and seq >= ? order by seq limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from event where run_id = ? and seq >= ? order by seq limit ?
 
 -- load_tails: the ends of several logs, each in order
 with log (run_id, top) as (
     select j.value, (select max(e.seq) from event as e where e.run_id = j.value) from json_each(?) as j
 )
-select event.* from log join event on event.run_id = log.run_id and event.seq > log.top - ?
+select
+    event.run_id, event.seq, event.type, event.op, event.kind, event.name, event.attempt, event.at, event.epoch,
+    event.commit_id, event.state, event.digest, event.detail, event.input, event.payload, event.chain
+from log join event on event.run_id = log.run_id and event.seq > log.top - ?
 order by event.run_id, event.seq
 
 -- load_tail: the end of a log, backwards
-select * from event where run_id = ? order by seq desc limit ?
+select
+    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
+from event where run_id = ? order by seq desc limit ?
 
 -- inbox: waiting messages
-select * from inbox where run_id = ? order by n
+select
+    run_id, n, kind, sent_at, detail
+from inbox where run_id = ? order by n
 
 -- meta: what all processes agree on; read in every write transaction
 select boot_id, clock_base, queue_version from meta where id = 1
@@ -153,7 +166,10 @@ select name, host, expires_at from worker where state = 'live' and expires_at > 
 update worker set state = 'dead' where state = 'live'
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
-insert into worker values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+insert into worker (
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
 -- is_gone: whether a worker's runs may be taken over
 select 1 from worker where id = ? and state <> 'live'
@@ -324,25 +340,33 @@ select
 from run where id = ?
 
 -- queues: the settings of all queues
-select * from queue
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from queue
 
 -- queue_version: grows with every change of a queue
 select queue_version from meta where id = 1
 
 -- get_queue: the settings of a queue
-select * from queue where name = ?
+select
+    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
+    hold_while_waiting, paused, declared, changed_at, changes
+from queue where name = ?
 
 -- put_queue: the settings of a queue, new or changed
 insert or replace into queue values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_change: record a change of a queue
-insert into queue_change values (?, ?, ?, ?, ?, ?, ?)
+insert into queue_change (queue, n, at, actor, reason, commit_id, change) values (?, ?, ?, ?, ?, ?, ?)
 
 -- change_by: whether a change was recorded before
 select 1 from queue_change where queue = ? and commit_id = ?
 
 -- changes: the last changes of a queue
-select * from queue_change where queue = ? order by n desc limit ?
+select
+    queue, n, at, actor, reason, commit_id, change
+from queue_change where queue = ? order by n desc limit ?
 
 -- bump_queues: let everybody read the queues anew
 update meta set queue_version = queue_version + 1 where id = 1
@@ -500,7 +524,9 @@ select queue, count(*) from run where wake_at is not null group by queue
 select queue, count(*) from run where status = 'running' group by queue
 
 -- workers: known workers
-select * from worker order by id
+select
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+from worker order by id
 
 -- migrations: what was applied
 select number, name, checksum from schema_migration order by number

@@ -1,0 +1,131 @@
+"""What first-party code stands on and no snapshot carries: recorded with a version, and part of it only if pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from perdure.version.config import canonical_json
+
+DepsPolicy = Literal["record", "pin"]
+
+ENGINE_API: Final = 1
+"""Level of this library's interface. What a level offers is only ever added to."""
+
+_LOCKS: Final = (
+    "uv.lock", "pylock.toml", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.lock", "requirements.txt",
+)  # fmt: skip
+_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+_REQUIREMENT: Final = re.compile(r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[(?P<extras>[^\]]*)\])?")
+_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+
+
+class Lock(NamedTuple):
+    """A lock file: its name, text, and SHA-256 of its bytes in hex."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+class Dependencies(NamedTuple):
+    """What a version was recorded with.
+
+    Attributes:
+        python: minor version of the interpreter, such as ``3.12``.
+        engine_api: level of this library's interface.
+        distributions: version of each installed distribution that is reached, by name.
+        compiled: SHA-256 of each first-party file of native code, by path.
+        lock: the project's lock file, if one was found.
+    """
+
+    python: str
+    engine_api: int
+    distributions: Mapping[str, str]
+    compiled: Mapping[str, str]
+    lock: Lock | None
+
+    @property
+    def pins(self) -> str:
+        """What identity takes in where dependencies are pinned: the lock, or else what is installed."""
+        if self.lock is not None:
+            return f"lock:{self.lock.sha256}"
+        return canonical_json([dict(self.distributions), dict(self.compiled)])
+
+    @property
+    def env_sha256(self) -> str:
+        """The SHA-256, in hex, that names an environment."""
+        lock = self.lock.sha256 if self.lock is not None else None
+        parts = ["env1", self.python, self.engine_api, dict(self.distributions), dict(self.compiled), lock]
+        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+class Installed:
+    """The distributions that are installed here, read once."""
+
+    @cached_property
+    def _by_import(self) -> Mapping[str, list[str]]:
+        return importlib.metadata.packages_distributions()
+
+    def reached(self, tops: Iterable[str]) -> dict[str, str]:
+        """Return name and version of the distributions that provide these imports, and of all they require.
+
+        Requirements for another platform or Python are taken in where they are installed.
+        """
+        found: dict[str, str] = {}
+        todo = [(name, frozenset[str]()) for top in tops for name in self._by_import.get(top, ())]
+        seen: set[tuple[str, frozenset[str]]] = set()
+        while todo:
+            wanted = todo.pop()
+            if (key := (_normal(wanted[0]), wanted[1])) in seen:
+                continue
+            seen.add(key)
+            try:
+                distribution = importlib.metadata.distribution(wanted[0])
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            found[key[0]] = distribution.version
+            todo += [need for text in distribution.requires or () if (need := _requirement(text, wanted[1]))]
+        return dict(sorted(found.items()))
+
+
+def _requirement(text: str, extras: frozenset[str]) -> tuple[str, frozenset[str]] | None:
+    """Return name and extras of a requirement, or None where it is for an extra that nobody asked for."""
+    named, _, marker = text.partition(";")
+    match = _REQUIREMENT.match(named)
+    asked = _EXTRA.findall(marker)
+    if match is None or (asked and not extras.intersection(map(_normal, asked))):
+        return None
+    return match["name"], frozenset(_normal(one) for one in (match["extras"] or "").split(",") if one.strip())
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def record(distributions: Mapping[str, str], compiled: Mapping[str, str], lock: Lock | None) -> Dependencies:
+    """Return these dependencies with what this process itself is."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Dependencies(python, ENGINE_API, distributions, dict(sorted(compiled.items())), lock)
+
+
+def find_lock(start: Path) -> Lock | None:
+    """Return the lock file of the project that a folder is in, or None.
+
+    It lies in that folder or above it, up to the folder that is marked as a project's.
+    """
+    above = (start, *start.parents)
+    ends = [number for number, folder in enumerate(above) if any((folder / mark).exists() for mark in _PROJECT)]
+    for folder in above[: ends[0] + 1] if ends else (start,):
+        for name in _LOCKS:
+            file = folder / name
+            if file.is_file():
+                data = file.read_bytes()
+                return Lock(name, data.decode("utf-8", "replace"), hashlib.sha256(data).hexdigest())
+    return None
