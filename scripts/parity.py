@@ -139,9 +139,9 @@ def page() -> str:
     lines = [
         "# What each backend does",
         "",
-        "Every feature is there on every backend; the URL decides. A number says how many tests prove it there, on a real",
-        "database of that kind, and leads to them. The first rows are the contract of a store, word for word the same for",
-        "all. Written by `make reference`.",
+        "Every feature is there on every backend; the URL decides. A number says how many tests prove it there, on a",
+        "real database of that kind, and leads to them. The first rows are the contract of a store, word for word the",
+        "same for all. Written by `make reference`.",
         "",
         f"| | {' | '.join(TITLES[backend] for backend in BACKENDS)} |",
         "|---|---|---|---|",

@@ -61,7 +61,7 @@ ELSEWHERE = {
 INTERNAL = frozenset(
     {
         "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
-        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
+        "Engine.joining", "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
         "SyncEngine.start_call",
     }
 )  # fmt: skip

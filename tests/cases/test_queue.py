@@ -1,4 +1,4 @@
-"""Real complaints about queues, as far as there are delays, priorities and settings; limits come later."""
+"""Real complaints about queues: delays, priorities and settings. Limits have a file of their own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_case_que_03(world: World) -> None:
 
 
 async def test_case_que_06(world: World) -> None:
-    """A per-worker limit acts as a global one. (Global limits come later.)
+    """A per-worker limit acts as a global one.
 
     Two workers that execute one run at a time: two long runs are in progress at once, on different workers.
     Source: dbos-inc/dbos-transact-py#508.

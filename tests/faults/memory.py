@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.store.memory import MemoryStore
-from perdure.verify.evidence import Case, Fact, Grave, Standing
+from perdure.verify.evidence import SETTINGS, Case, Fact, Grave, QueueFacts, Standing
 
 
 class MemoryEvidence:
     """`perdure.verify.evidence.Evidence` of a store in memory."""
+
+    slack_us = 0
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -29,6 +31,10 @@ class MemoryEvidence:
                 row.tags,
                 row.created_at,
                 row.updated_at,
+                row.queue,
+                row.workflow,
+                row.priority,
+                row.partition_key,
             )
             facts = [Fact._make(event[1:]) for event in self._store._events[row.id]]
             inbox = [message.n for message in self._store._inbox[row.id]]
@@ -37,6 +43,19 @@ class MemoryEvidence:
     def graves(self) -> Iterator[Grave]:
         for tombstone in self._store._tombstones.values():
             yield Grave(tombstone.run_id, tombstone.status)
+
+    def queues(self) -> Iterator[QueueFacts]:
+        lines = self._store._lines
+        for name, row in lines._rows.items():
+            changes = [(change.n, change.change) for change in lines._changes[name]]
+            yield QueueFacts(name, {one: getattr(row, one) for one in SETTINGS}, row.changed_at, row.changes, changes)
+
+    def slots(self) -> Iterator[tuple[str, int]]:
+        yield from self._store._lines._slots.items()
+
+    def lanes(self) -> Iterator[tuple[str, str, int, str]]:
+        for row in self._store._runs.values():  # it looks for them when they are asked for
+            yield row.queue, row.workflow, row.priority, row.partition_key or ""
 
     def strays(self) -> Iterator[tuple[str, str]]:
         for table in ("_events", "_inbox", "_tags"):

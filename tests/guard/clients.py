@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sqlite3
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -226,6 +227,9 @@ class Django(Client):
             pymysql.install_as_MySQLdb()
         self._alias = f"application_{next(_ALIASES)}"
         self.raw = ConnectionHandler({"default": {}, self._alias: self._facts()})[self._alias]
+        for name, module in list(sys.modules.items()):  # Django's import has put copies of its parts into the package
+            if name.startswith("pymysql."):
+                setattr(pymysql, name.removeprefix("pymysql."), module)
         cast("Any", connections)[self._alias] = self.raw
 
     def _facts(self) -> dict[str, Any]:

@@ -32,6 +32,9 @@ def test_figures_are_taken_and_nothing_is_left(
     figures = [figure for _, found in taken for figure in found]
     assert all(figure.value >= 0 for figure in figures)
     assert {figure.name for figure in figures if figure.floor is not None} < HELD
+    stored = {figure.name: figure.value for figure in figures if figure.name.endswith("per step")}
+    assert stored["rows per step"] > 1
+    assert stored["bytes per step"] > 100
     assert not list(tmp_path.iterdir())
     assert database.execute(LEFT[kind], ()) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from pathlib import Path
 
 import perdure
 from tests.kernel.steps import add, plus
@@ -54,6 +55,12 @@ async def by_branch() -> None:
 async def by_chance() -> None:
     await add(1, 1)
     await look_at(str(random.random()))
+
+
+@perdure.workflow
+async def writes() -> None:
+    await add(1, 1)
+    Path("perdure-effect").write_text("x")
 
 
 @perdure.workflow

@@ -23,7 +23,7 @@ from tests.replay.recorded import history_of, unfinished
 
 EVERY: list[perdure.Workflow[..., Any]] = [
     targets.counts, targets.sync_counts, targets.by_set, targets.by_order, targets.by_branch, targets.by_chance,
-    targets.dies, targets.spins,
+    targets.writes, targets.dies, targets.spins,
 ]  # fmt: skip
 
 
@@ -72,6 +72,17 @@ def before_the_end(workflow: perdure.Workflow[..., Any]) -> History:
     return History(
         run_id="run", workflow=workflow.name, version=taken.version, tags=None, codec="json", events=tuple(events)
     )
+
+
+def test_an_effect_is_stopped_in_the_other_processes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pool = Pool(definitions(targets.writes))
+    told = pool.check(before_the_end(targets.writes))
+    pool.close()
+    assert (told.kind, told.at) == (Kind.SIDE_EFFECT, "0")
+    assert told.found.startswith("the code does this outside a step: open('perdure-effect', 'w') (")
+    assert "targets.py:" in told.found
+    assert not list(tmp_path.iterdir())
 
 
 def test_code_that_ends_its_process_or_does_not_come_back_is_told_and_the_pool_goes_on(pool: Pool) -> None:

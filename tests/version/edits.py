@@ -12,7 +12,7 @@ A case says
   that stands; one without writes the file. ``crlf`` and ``bom`` change how every file is written.
 
 The recorded run is that of the project before the edit, started with ``("tea", 3)``. Of its operations the first
-``recorded`` are there; by default 5, so that it sleeps. ``at k`` in a verdict is the place, from 1, of the operation
+``recorded`` are there; by default 4, and it sleeps. ``at k`` in a verdict is the place, from 1, of the operation
 that was due.
 """
 
@@ -38,7 +38,7 @@ class Case:
     hash: Literal["same", "other"]
     verdict: str
     seen: str = ""
-    recorded: int = 5
+    recorded: int = 4
     include: list[str] | None = None
     resources: list[str] | None = None
     deps: Literal["record", "pin"] = "record"

@@ -12,17 +12,17 @@ from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
 from perdure.api.decorators import P, Workflow
+from perdure.api.joining import Joining, check, record_async, split
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
-from perdure.api.queues import Routes, change, served
+from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, found_by_key, prepare
 from perdure.codec.base import open_chain
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.duration import Duration
-from perdure.model.queue import QueueRow
 from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
@@ -91,6 +91,7 @@ class Engine(Operations):
             queues=self._served.names, weights=self._served.weights, concurrency=concurrency, lease=lease, grace=grace,
             **options,
         )  # fmt: skip
+        self._declared = () if access.get("read_only") else self._served.declared
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
         self._store = open_store(self.url, StoreOptions(durability=durability, **access))
@@ -115,7 +116,7 @@ class Engine(Operations):
         connection = Connection(self._store, self._codec)
         await connection.open()
         self._connection = connection
-        await self._declare(connection)
+        self._counted |= await declare(connection, self._declared)
         if self._with_worker:
             host = Host(
                 store=self._store, writer=connection.writer, reader=connection.reader,
@@ -132,13 +133,6 @@ class Engine(Operations):
                 raise
             self._worker = worker
         return self
-
-    async def _declare(self, connection: Connection) -> None:
-        for queue in self._served.declared:
-            values = queue.values()
-            if QueueRow(queue.name)._replace(**values).is_counted:  # type: ignore[arg-type]
-                self._counted.add(queue.name)
-            await change(connection, queue.name, values, reason="declared in the code", declared=True)
 
     async def close(self) -> None:
         """Stop the worker in good order and let go of the database. May be called twice.
@@ -296,7 +290,7 @@ class Engine(Operations):
     def _call(self, workflow: Any, options: dict[str, Any]) -> tuple[WorkflowDefinition | None, dict[str, Any]]:
         name, definition = self._resolve(workflow)
         if options.get("queue") is None:
-            options = {**options, "queue": self._routes.queue_of(name)}
+            options["queue"] = self._routes.queue_of(name)
         return definition, options
 
     async def start_many(self, starts: Iterable[Start]) -> list[Run[Any]]:
@@ -316,8 +310,44 @@ class Engine(Operations):
 
     def check_start(self, start: Start) -> None:
         """Raise what a start would raise before it records anything. Internal."""
-        definition, options = self._call(start.workflow, start.options)
+        definition, options = self._call(start.workflow, dict(start.options))
         prepare(self.connection, definition or start.workflow, start.args, start.kwargs, claim_for=None, **options)
+
+    @overload
+    async def start_in(
+        self, connection: Any, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any
+    ) -> Run[R]: ...
+    @overload
+    async def start_in(self, connection: Any, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> Run[R]: ...
+    @overload
+    async def start_in(self, connection: Any, workflow: str, /, *args: Any, **options: Any) -> Run[Any]: ...
+    async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
+        """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
+
+        Wait for its result after the commit. Of two with one id at once the second waits for the first's transaction.
+
+        Args:
+            connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
+                transaction open: PostgreSQL, MySQL or MariaDB. For one that blocks there is `SyncEngine`.
+            workflow: workflow function, or its name.
+            *args: arguments of the workflow.
+            **options: options and further arguments, as of `start`.
+
+        Raises:
+            UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
+            CodecError, IdConflict: as of `start`; nothing is written.
+            GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
+        """
+        joining = self.joining(workflow, args, options)
+        await check(self.connection, joining, await record_async(connection, self.connection, joining))
+        return Run(self, joining.create.row.id)
+
+    def joining(self, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
+        """Check a start that is recorded in a transaction of the caller's. Internal."""
+        chosen, arguments = split(options)
+        definition, chosen = self._call(workflow, chosen)
+        create = prepare(self.connection, definition or workflow, args, arguments, claim_for=None, **chosen)
+        return Joining(create, definition)
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...

@@ -15,7 +15,7 @@ from perdure.api.reading import moment
 from perdure.errors import InvalidValue, UsageError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import Duration
-from perdure.model.queue import MOST, Queue, Rate
+from perdure.model.queue import MOST, Queue, QueueRow, Rate
 from perdure.model.write import Committed, Failed, SetQueue
 
 if TYPE_CHECKING:
@@ -210,6 +210,17 @@ async def change(
     if isinstance(outcome, Failed):
         raise outcome.error
     assert isinstance(outcome, Committed)  # noqa: S101 - a change is refused for its values only
+
+
+async def declare(connection: Connection, queues: Iterable[Queue]) -> set[str]:
+    """Write what the code says of queues to the database; return those that hand their runs out by themselves."""
+    counted = set()
+    for queue in queues:
+        values = queue.values()
+        if QueueRow(queue.name)._replace(**values).is_counted:  # type: ignore[arg-type]
+            counted.add(queue.name)
+        await change(connection, queue.name, values, reason="declared in the code", declared=True)
+    return counted
 
 
 async def list_queues(connection: Connection) -> tuple[QueueInfo, ...]:

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
+from perdure.api.joining import Joining, check, record
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,6 +204,25 @@ class SyncEngine:
         return SyncRun(self, self.wait(self.engine.start(workflow, *args, **options)))
 
     @overload
+    def start_in(
+        self, connection: Any, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any
+    ) -> SyncRun[R]: ...
+    @overload
+    def start_in(self, connection: Any, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> SyncRun[R]: ...
+    @overload
+    def start_in(self, connection: Any, workflow: str, /, *args: Any, **options: Any) -> SyncRun[Any]: ...
+    def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> SyncRun[Any]:
+        """Record a run inside the caller's own transaction; see `Engine.start_in`.
+
+        Takes a connection of psycopg, PyMySQL or Django, or SQLAlchemy's connection or session, and uses it on the
+        calling thread.
+        """
+        joining = self.wait(_joining(self.engine, workflow, args, options))
+        found = record(connection, self.engine.connection, joining)
+        self.wait(check(self.engine.connection, joining, found))
+        return SyncRun(self, self.engine.get(joining.create.row.id))
+
+    @overload
     def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
     @overload
     def run(self, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> R: ...
@@ -269,3 +289,7 @@ class SyncEngine:
 
 async def _next(iterator: AsyncIterator[RunInfo]) -> RunInfo | None:
     return await anext(iterator, None)
+
+
+async def _joining(engine: Engine, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
+    return engine.joining(workflow, args, options)

@@ -29,6 +29,8 @@ class Place:
         self.floor: Floor = Floor(site.bare, load.floor_s)
         self._count = 0
         self.database: str = "none"
+        self.stored: tuple[float, float] = (0.0, 0.0)
+        """Rows and bytes per step of the last round."""
 
     def fresh(self, **options: Any) -> Engine:
         """Return an engine on a database of its own, not yet open."""
@@ -82,6 +84,8 @@ async def _throughput(
         rates.append(total / seconds)
         costs.append(used / total * 1e6)
         check(place.site.count(place.database, "step_completed"), total + WARM_UP, "steps")
+        rows, size = place.site.stored(place.database)
+        place.stored = rows / (total + WARM_UP), size / (total + WARM_UP)
 
     await place.rounds(take)
     return rates, costs
@@ -106,6 +110,8 @@ async def steps(place: Place) -> list[Figure]:
             goal=25,
             better="lower",
         ),
+        Figure(name="rows per step", value=place.stored[0], unit="", better="lower"),
+        Figure(name="bytes per step", value=place.stored[1], unit="", better="lower"),
         *profile.figures(median(costs)),
     ]
 

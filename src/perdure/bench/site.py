@@ -50,6 +50,10 @@ class Site(Protocol):
         """Count the events of a kind that were really recorded, by other means than ours."""
         ...
 
+    def stored(self, name: str) -> tuple[int, int]:
+        """Return rows and bytes of the log and of the rows of runs, with their indexes and what is dead in them."""
+        ...
+
     def bare(self) -> Bare:
         """Connect to the floor's own table."""
         ...

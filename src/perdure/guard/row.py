@@ -59,8 +59,10 @@ def insert(
 def _is_there(table: str, key: Mapping[str, Any]) -> Steps[bool]:
     """Whether it is this key that was taken, and not another one of the table."""
     where, values = equal(key, MYSQL)
-    found = yield Query(f"select 1 from {quoted(table, MYSQL)} where {where}{shared_lock(MYSQL)}", values)
-    return bool(found.rows)
+    for lock in ("", shared_lock(MYSQL)):  # a row that is seen without one need not be waited for
+        if (yield Query(f"select 1 from {quoted(table, MYSQL)} where {where}{lock}", values)).rows:
+            return True
+    return False
 
 
 def _check_key(table: str, key: Iterable[str]) -> Steps[None]:

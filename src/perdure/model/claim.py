@@ -65,6 +65,8 @@ class Claimed(NamedTuple):
     """The end of the log before the claim, in order: at most `TAIL_EVENTS` events."""
     deaths: int
     parked: bool
+    returned: bool = False
+    """It was only taken from a worker that is gone, for whoever has its code."""
 
 
 class Claims(NamedTuple):
@@ -130,6 +132,25 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
     change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
     append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
     return Claimed(row, append, recent, deaths, poison)
+
+
+def hand_over(row: RunRow, recent: tuple[Event, ...], now: int, commit_id: int) -> Claimed:
+    """Return the append that takes a run from a worker that is gone and lets anybody claim it who has its code.
+
+    It counts as the death of that worker, as a take-over would have counted.
+
+    Args:
+        row: the run as the claim transaction sees it; somebody owns it.
+        recent: the last events of its log, in order, at least one.
+        now: the database's clock.
+        commit_id: id of the append.
+    """
+    facts = {"wake_at": now, "reason": f"its worker {row.owner} is gone", "fatal": True}
+    state = f"{row.status}>{next_status(Status(row.status), EventType.RUN_RELEASED)}"
+    draft = Draft(EventType.RUN_RELEASED.value, now, state=state, detail=msgspec.json.encode(facts))
+    change = Change(row.status, row.epoch, Status.PENDING.value, row.epoch, None, now, row.inbox_n, None, now)
+    append = Append(row.id, seal(row.id, tail_of(recent[-1]), (draft,), row.epoch, commit_id), change)
+    return Claimed(row, append, recent, 0, parked=False, returned=True)
 
 
 def claim_draft(who: Claimant, status: str, version: str, now: int) -> Draft:

@@ -120,7 +120,7 @@ class Attempts:
         """Attempts due that cannot begin yet, by operation id: the lease is in doubt, or a thread has not ended."""
         self.eager: bool = True
         """Whether a step may begin, and even end, before the call that starts it returns."""
-        self.abandoned = False
+        self.abandoned: bool = False
 
     @property
     def under_way(self) -> bool:

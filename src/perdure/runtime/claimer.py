@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from perdure.model.claim import Claimant, Claimed, ClaimRequest, Claims, decide
+from perdure.model.claim import Claimant, Claimed, ClaimRequest, Claims, decide, hand_over
 from perdure.runtime.shares import Shares
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Claimer:
         self._want_claim = want_claim
         self._shares = Shares(host.settings.queues, host.settings.weights)
         self._timer: asyncio.TimerHandle | None = None
-        self.backlog = False
-        self.held = False
+        self.backlog: bool = False
+        self.held: bool = False
 
     async def claim(self, who: Claimant, only: str | None) -> list[Claimed]:
         """Claim as much as there is room for."""
@@ -44,18 +44,21 @@ class Claimer:
         request = ClaimRequest(who.worker_id, queues, tuple(host.workflows), limit, only=only, shares=shares)
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
+            if row.workflow not in host.workflows:
+                return hand_over(row, recent, now, host.commit_ids.take())
             return decide(row, recent, who, now, host.commit_ids.take())
 
         answer = await self._ask(request, judge)
-        self.backlog = len(answer.taken) == limit
-        self.held = answer.held
+        taken = [claimed for claimed in answer.taken if not claimed.returned]
+        self.backlog = len(taken) >= limit
+        self.held = answer.held or len(taken) < len(answer.taken)
         if shares and only is None:
-            taken = Counter(claimed.row.queue for claimed in answer.taken)
-            self._shares.count(dict(zip(queues, shares, strict=True)), taken)
+            by_queue = Counter(claimed.row.queue for claimed in taken)
+            self._shares.count(dict(zip(queues, shares, strict=True)), by_queue)
         if answer.open_at is not None and self._timer is None:
             wait = max(answer.open_at - host.now(), 0) / 1_000_000
             self._timer = host.loop.call_later(wait, self._opened)
-        return answer.taken
+        return taken
 
     async def _ask(self, request: ClaimRequest, judge: Decide) -> Claims:
         """Claim on the loop's thread while there is a backlog and the store is quick, else on the reading thread."""

@@ -1,7 +1,7 @@
 """How a worker divides what it claims among the queues it serves: by weight, over any number of claims.
 
 Each queue has a pass that grows by 1 / weight with every run taken; the lowest pass is next (stride scheduling). So
-queues that all have runs get their weights' shares, to within one run each, and a queue that was empty saves nothing
+queues that all have runs get their weights' shares, to within two runs each, and a queue that was empty saves nothing
 up: it comes back at the pass of the others.
 """
 

@@ -50,6 +50,9 @@ class Capabilities(NamedTuple):
     """Other processes may use the same store at the same time."""
     file: str | None = None
     """The one file it is in: no code of users may run inside its transactions."""
+    tables: str | None = None
+    """What stands before the name of its tables, for a connection of users to the same database, in whose transactions
+    the engine may write; None where it may not."""
 
 
 class StoreOptions(NamedTuple):
@@ -119,6 +122,10 @@ class Store(Protocol):
         runs taken over, then the earliest rank, then runs without a key before the least key, then the oldest. A run's
         rank is its ``wake_at``; runs with a partition key stand in one line per workflow, priority and key, and the
         rank of its first run is not before the key's last turn in a ``fair`` queue: keys take turns.
+
+        A run that keeps a slot of a full queue, whose owner is gone for longer than `perdure.store.slots.STRANDED_US`
+        and whose workflow is not among those given, is handed to ``decide`` too, after all others and beside the limit:
+        it is to be handed over (`perdure.model.claim.hand_over`) to whoever has its code.
 
         Limits are checked and taken in this transaction, by `perdure.model.queue.Allowance`; what they refuse hides
         nothing else. A slot is taken by every run that is owned (in a queue with ``hold_while_waiting`` also by one

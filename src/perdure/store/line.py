@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.model.claim import Claims
 from perdure.model.queue import Allowance, QueueRow, place_of, rate_bucket
 from perdure.model.run import RunRow
-from perdure.store.slots import opens_at, slots_of
+from perdure.store.slots import STRANDED_US, has_slot, opens_at, slots_of
 from perdure.store.source import MOST_STALE, Candidate, Keys, Lane, Listed, Plain, Source, candidate
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Line:
         self._damaged = damaged
         self.excluded: Collection[str] = {*damaged, *slots.returning}
         self.allowance: Allowance = Allowance(row, slots.usage)
+        self._was_full = self.allowance.full and not self.allowance.paused
         self.held: bool = False
         self.open_at: int | None = None
         self.turns: dict[Lane, int] = {}
@@ -69,7 +70,7 @@ class Line:
 
     def admits(self, run: RunRow) -> bool:
         """Whether one run may be taken by itself."""
-        if self.allowance.admits(run.partition_key, holds=run.id in self._slots.holders):
+        if self.allowance.admits(run.partition_key, holds=has_slot(self.fetch, self._row, run)):
             return True
         self._hold()
         return False
@@ -107,9 +108,20 @@ class Line:
         if self.looked >= MOST_STALE:
             self.open_at = self.now
 
+    def stranded(self) -> list[RunRow]:
+        """Return the runs that keep a slot of a full queue, and that nobody takes over."""
+        if not (self._take_over and self._was_full and self._slots.usage.total):
+            return []
+        rows = self.fetch("stranded", self.name, self.now - STRANDED_US)
+        found = [candidate(row).row for row in rows]
+        served = self._request.workflows
+        return [run for run in found if run.workflow not in served and run.id not in self._damaged]
+
     def aftermath(self) -> list[Call]:
         """Return what notes whose turn it was, and forgets slots that do not count any more; for after the claim."""
-        calls: list[Call] = [("delete_slot", *one) for one in self._slots.ended]
+        calls: list[Call] = []
+        if self._slots.stale and self._row is not None:
+            calls.append(("drop_slots", self.name, self._row.hold_while_waiting))
         for lane, turn in sorted(self.turns.items()):
             calls += [("hold_lane", *lane), ("turn_lane", *lane, turn), ("drop_lane", *lane)]
         return calls
@@ -146,7 +158,7 @@ class Line:
             for row in self.fetch("bereft", self.name, self._request.workflows, ageing):
                 one = candidate(row)
                 rank = -1 if ageing is None else one.row.updated_at
-                found.append(one._replace(rank=rank, holds=one.row.id in self._slots.holders))
+                found.append(one._replace(rank=rank, holds=has_slot(self.fetch, self._row, one.row)))
         for run_id in self._slots.returning:
             found += [candidate(row)._replace(holds=True) for row in self.fetch("numbered", run_id)]
         served = self._request.workflows
@@ -179,7 +191,7 @@ class Chosen(NamedTuple):
         rows: list[RunRow] = []
         for share, draw in [*(drawn if request.shares else ()), *((request.limit, draw) for _, draw in drawn)]:
             rows += islice(draw, max(min(share, request.limit - len(rows)), 0))
-        return cls(rows, lines)
+        return cls([*rows, *(run for one in lines for run in one.stranded())], lines)
 
     @classmethod
     def of_one(cls, row: RunRow, line: Line) -> Chosen:

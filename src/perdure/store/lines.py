@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.model.filter import CHANGES_SHOWN, QueueState
 from perdure.model.queue import Allowance, QueueRow, Usage, place_of, rate_bucket, revised
 from perdure.model.status import TERMINAL, Status
+from perdure.store.slots import STRANDED_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ class Lines:
         """Run id to the epoch its slot is for: it counts while the run is owned in that epoch."""
         self._starts: dict[str, list[int]] = {}
         self._unique: dict[tuple[str, str], str] = {}
-        self.held = False
+        self.held: bool = False
         self.open_at: int | None = None
 
     # -- writes --------------------------------------------------------------------------------------------------
@@ -100,7 +101,9 @@ class Lines:
 
     # -- which run is next ---------------------------------------------------------------------------------------
 
-    def choose(self, request: ClaimRequest, now: int, may: Callable[[RunRow], bool]) -> list[RunRow]:
+    def choose(
+        self, request: ClaimRequest, now: int, may: Callable[[RunRow], bool], gone_since: Callable[[str], int | None]
+    ) -> list[RunRow]:
         """Return the runs to claim: of each queue its share first, then whatever there is, in the order of queues."""
         self.held, self.open_at = False, None
         queues = request.queues
@@ -114,7 +117,24 @@ class Lines:
                 if row is None:
                     break
                 chosen.append(row)
-        return chosen
+        return chosen + [run for queue in queues for run in self._stranded(queue, request, now, gone_since)]
+
+    def _stranded(
+        self, queue: str, request: ClaimRequest, now: int, gone_since: Callable[[str], int | None]
+    ) -> list[RunRow]:
+        """Return the runs that keep a slot of a full queue, and that nobody takes over."""
+        settings = self._rows.get(queue)
+        if settings is None or not settings.is_limited or not request.take_over or request.only is not None:
+            return []
+        if not Allowance(settings, self._usage(queue, request.worker_id, now)).full or settings.paused:
+            return []
+        found = []
+        for run in self._runs.values():
+            since = None if run.owner is None else gone_since(run.owner)
+            foreign = run.queue == queue and run.workflow not in request.workflows
+            if foreign and since is not None and since <= now - STRANDED_US:
+                found.append(run)
+        return found
 
     def _draw(self, queue: str, request: ClaimRequest, now: int, may: Callable[[RunRow], bool]) -> Iterator[RunRow]:
         settings = self._rows.get(queue)

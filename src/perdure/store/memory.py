@@ -237,14 +237,14 @@ class MemoryStore:
             worker = self._workers.get(request.worker_id)
             if worker is None or worker.state != "live":
                 return Claims([])
-            rows = self._lines.choose(request, now, lambda row: self._may_claim(row, request, now))
+            rows = self._lines.choose(request, now, lambda row: self._may_claim(row, request, now), self._gone_since)
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows]
             for one in claimed:
                 outcome = self._append(one.append, set())
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)
-                if not one.parked:
+                if not (one.parked or one.returned):
                     self._lines.claimed(one.row, one.row.epoch + 1, now)
             return Claims(claimed, self._lines.held, self._lines.open_at)
 
@@ -256,6 +256,10 @@ class MemoryStore:
             return row.wake_at is not None and row.wake_at <= now
         owner = self._workers.get(row.owner)
         return request.take_over and owner is not None and owner.state != "live"
+
+    def _gone_since(self, worker_id: str) -> int | None:
+        worker = self._workers.get(worker_id)
+        return None if worker is None or worker.state == "live" else worker.expires_at
 
     def register(self, worker: WorkerRow) -> None:
         """Insert a worker."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.model.filter import CHANGES_SHOWN, QueueState
 from perdure.model.queue import QueueChange, QueueRow, Usage, rate_bucket, revised
+from perdure.model.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perdure.model.claim import Claimed
     from perdure.model.filter import QueueStats
+    from perdure.model.run import RunRow
     from perdure.model.write import SetQueue
 
 Value = str | int | tuple[str, ...] | None
@@ -25,43 +27,53 @@ Call = tuple[Any, ...]
 """A statement to be run: its name and its values. A backend that needs no such statement has none of its name."""
 
 
+STRANDED_US = 10_000_000
+"""A run whose worker is gone for longer than this is not being taken over: nobody may have its code."""
+
+
 class Slots(NamedTuple):
     """Who has a place in a queue's limits."""
 
     usage: Usage
-    holders: frozenset[str]
     returning: tuple[str, ...]
-    """Holders that wait and are due."""
-    ended: tuple[tuple[str, int], ...]
-    """Runs and epochs whose slot does not count any more."""
+    """Runs that have one, wait, and are due."""
+    stale: bool
+    """Whether there are some that do not count any more."""
     starts: tuple[tuple[int, int], ...]
     """(time, claims) in the window of the rate, oldest first."""
 
 
-_NONE = Slots(Usage(), frozenset(), (), (), ())
+_NONE = Slots(Usage(), (), stale=False, starts=())
 
 
 def slots_of(fetch: Fetch, row: QueueRow | None, worker_id: str, now: int) -> Slots:
     """Return what a queue has in use. Costs what its limits allow, whatever waits in it."""
     if row is None or not (row.is_limited or row.rate_limit is not None):
         return _NONE
-    held = fetch("slots", row.name, row.hold_while_waiting) if row.is_limited else []
-    valid = [one for one in held if one[3] is not None]
     keys: dict[str, int] = {}
-    for _, key, *_ in valid:
-        if key is not None:
-            keys[key] = keys.get(key, 0) + 1
+    total = mine = there = 0
+    returning: tuple[str, ...] = ()
+    if row.is_limited:
+        by_key = int(row.concurrency_per_key is not None)
+        for key, count, owned, all_of_it in fetch("slot_sums", row.name, row.hold_while_waiting, worker_id, by_key):
+            total, mine, there = total + count, mine + owned, there + all_of_it
+            if key is not None:
+                keys[key] = count
+        if row.hold_while_waiting:
+            returning = tuple(run_id for (run_id,) in fetch("returning", row.name, now))
     starts: tuple[tuple[int, int], ...] = ()
     if row.rate_limit is not None:
         starts = tuple((int(at), int(n)) for at, n in fetch("starts", row.name, now - (row.rate_us or 0)))
-    mine = sum(one[2] == worker_id for one in valid)
-    return Slots(
-        Usage(len(valid), mine, keys, sum(n for _, n in starts)),
-        frozenset(one[0] for one in valid),
-        tuple(one[0] for one in valid if one[3] == "waiting" and one[4] is not None and one[4] <= now),
-        tuple((one[0], one[5]) for one in held if one[3] is None),
-        starts,
-    )
+    usage = Usage(total, mine, keys, sum(n for _, n in starts))
+    return Slots(usage, returning, there > total, starts)
+
+
+def has_slot(fetch: Fetch, row: QueueRow | None, run: RunRow) -> bool:
+    """Whether a run has a slot that counts."""
+    if row is None or not row.is_limited:
+        return False
+    counts = run.status == Status.RUNNING or (row.hold_while_waiting and run.status == Status.WAITING)
+    return bool(counts and fetch("has_slot", run.id, run.epoch))
 
 
 def opens_at(row: QueueRow, starts: Sequence[tuple[int, int]]) -> int:
@@ -82,7 +94,7 @@ def counted(rows: Mapping[str, QueueRow], claimed: Iterable[Claimed], now: int) 
     starts: dict[str, int] = {}
     for one in claimed:
         row = rows.get(one.row.queue)
-        if row is None or one.parked:
+        if row is None or one.parked or one.returned:
             continue
         if row.is_limited:
             calls.append(("put_slot", one.row.id, row.name, one.row.epoch + 1))

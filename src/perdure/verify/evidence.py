@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -40,6 +40,10 @@ class Standing(NamedTuple):
     tags: str | None
     created_at: int
     updated_at: int
+    queue: str
+    workflow: str
+    priority: int
+    partition_key: str | None
 
 
 class Grave(NamedTuple):
@@ -61,8 +65,62 @@ class Case:
     """What the tag table says."""
 
 
+class QueueFacts(NamedTuple):
+    """The settings of a queue, and the record of their changes."""
+
+    name: str
+    settings: dict[str, int | None]
+    changed_at: int
+    number: int
+    """How many changes there were."""
+    changes: list[tuple[int, str]]
+    """(number, JSON object of setting to [before, after]), in order."""
+
+    def limit(self, name: str) -> int | None:
+        """Return a setting."""
+        return self.settings[name]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its runs take slots."""
+        limits = ("concurrency", "concurrency_per_worker", "concurrency_per_key")
+        return any(self.settings[name] is not None for name in limits)
+
+    @property
+    def holds(self) -> bool:
+        """Whether a run that waits keeps its slot."""
+        return bool(self.settings["hold_while_waiting"])
+
+
+SETTINGS = (
+    "concurrency", "concurrency_per_worker", "concurrency_per_key", "rate_limit", "rate_us", "ageing_us", "fair",
+    "hold_while_waiting", "paused",
+)  # fmt: skip
+QUEUES = """
+    select name, changed_at, changes, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us,
+        ageing_us, fair, hold_while_waiting, paused
+    from queue where changes > 0
+"""
+CHANGES = "select queue, n, {} from queue_change order by queue, n"
+SLOTS = "select run_id, epoch from slot"
+LANES = "select queue, workflow, priority, partition_key from lane"
+
+
+def queue_facts(queues: Iterable[Sequence[Any]], changes: Iterable[Sequence[Any]]) -> Iterator[QueueFacts]:
+    """Put rows of `QUEUES` and `CHANGES` together."""
+    said: dict[str, list[tuple[int, str]]] = {}
+    for queue, n, change in changes:
+        said.setdefault(queue, []).append((n, change))
+    for name, changed_at, number, *settings in queues:
+        facts = dict(zip(SETTINGS, settings, strict=True))
+        yield QueueFacts(name, facts, changed_at, number, said.get(name, []))
+
+
 class Evidence(Protocol):
     """Where the rows come from."""
+
+    slack_us: int
+    """How far the times of two workers may be apart."""
 
     def damage(self) -> Iterator[str]:
         """Yield what the database itself finds wrong with its file."""
@@ -78,6 +136,18 @@ class Evidence(Protocol):
 
     def strays(self) -> Iterator[tuple[str, str]]:
         """Yield table and key of rows that belong to no run."""
+        ...
+
+    def queues(self) -> Iterator[QueueFacts]:
+        """Yield the queues that have settings."""
+        ...
+
+    def slots(self) -> Iterator[tuple[str, int]]:
+        """Yield run id and epoch of every slot."""
+        ...
+
+    def lanes(self) -> Iterator[tuple[str, str, int, str]]:
+        """Yield queue, workflow, priority and key of every line of runs with a partition key."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.verify import log, standing
 from perdure.verify.evidence import Case, Evidence, Finding, Grave
+from perdure.verify.queues import Ledger
 
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     log.readable,
@@ -52,6 +53,7 @@ def examine(evidence: Evidence, acknowledged: Iterable[str] = ()) -> Report:
         acknowledged: ids of runs whose start was confirmed to a caller: each must be there (I1).
     """
     report = Report()
+    ledger = Ledger(evidence)
     present: set[str] = set()
     for case in evidence.cases():
         report.runs += 1
@@ -59,6 +61,8 @@ def examine(evidence: Evidence, acknowledged: Iterable[str] = ()) -> Report:
         present.add(case.row.id)
         for rule in RULES:
             report.findings.extend(rule(case))
+        report.findings.extend(ledger.case(case))
+    report.findings.extend(ledger.findings())
     for grave in evidence.graves():
         report.findings.extend(_grave(grave, present))
         present.add(grave.run_id)

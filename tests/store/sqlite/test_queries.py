@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from perdure.model.claim import ClaimRequest
 from perdure.model.filter import RunFilter
+from perdure.model.write import COMMITTED, SetQueue
 from perdure.store.base import StoreOptions
 from perdure.store.sqlite import SqliteStore, batch
 from perdure.store.sqlite.batch import SQL
@@ -146,3 +148,64 @@ def test_stats_skip_what_is_not_due(store: SqliteStore) -> None:
     assert counted < 1000
     (waiting,) = store.stats().waiting
     assert (waiting.workflow, waiting.due) == ("refund", 5)
+
+
+def set_queue(store: SqliteStore, **values: int) -> None:
+    write = SetQueue("default", tuple(values.items()), 1, "ada", "", secrets.randbits(60))
+    assert store.commit([write]) == [COMMITTED]
+
+
+def with_logs(store: SqliteStore) -> None:
+    store._opened().writer.execute(
+        "insert or ignore into event_log (run_no, seq, type, attempt, at, epoch, commit_id, chain)"
+        " select no, 1, 'run_started', 0, 0, 0, 0, x'00' from run"
+    )
+
+
+def keyed(store: SqliteStore, number: int, keys: int, *, wake_at: int = 1) -> None:
+    """Insert many runs that have one of so many partition keys."""
+    fill(store, number, wake_at=wake_at)
+    store._opened().writer.execute(
+        "update run set partition_key = 'k' || (no % ?), wake_at = wake_at where id like 'sleeper-%'", (keys,)
+    )
+
+
+LIMITS: dict[str, tuple[dict[str, int], int | None]] = {
+    "keys": ({"concurrency_per_key": 1, "fair": 1}, 2000),
+    "one key that is full": ({"concurrency_per_key": 1}, 1),
+    "full": ({"concurrency": 1}, None),
+    "paused": ({"paused": 1}, None),
+    "paused, with keys": ({"paused": 1, "fair": 1}, 2000),
+    "used up": ({"rate_limit": 1, "rate_us": 10**12}, None),
+    "ageing": ({"ageing_us": 10**6}, None),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_claim_costs_the_same_however_much_stands_in_a_queue(store: SqliteStore, kind: str) -> None:
+    settings, keys = LIMITS[kind]
+    store.register(worker("w1", store.now()))
+    set_queue(store, **settings)
+    costs = []
+    for number in (1_000, 20_000):
+        if keys is None:
+            fill(store, number, wake_at=1)
+        else:
+            keyed(store, number, min(keys, number // 10))
+        with_logs(store)
+        claim_steps(store)
+        costs.append(min(claim_steps(store) for _ in range(3)))
+    assert costs[1] < costs[0] * 1.5 + 300
+
+
+def test_keys_that_sleep_are_stepped_over(store: SqliteStore) -> None:
+    store.register(worker("w1", store.now()))
+    set_queue(store, fair=1)
+    costs = []
+    for number in (50, 20_000):
+        keyed(store, number, number, wake_at=NOT_DUE)
+        create = Author(f"due-{number}", store.now()).create(partition_key=f"due-{number}")
+        assert store.commit([create]) == [COMMITTED]
+        costs.append(claim_steps(store))
+        assert f"due-{number}" in store.owned("w1")
+    assert costs[1] < costs[0] * 1.5 + 300

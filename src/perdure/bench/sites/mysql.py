@@ -66,6 +66,19 @@ class MysqlSite:
             row = cursor.fetchone()
         return int(row[0]) if row else 0
 
+    def stored(self, name: str) -> tuple[int, int]:
+        """Return rows and bytes."""
+        with self._connect(self._make(name)) as connection, connection.cursor() as cursor:
+            cursor.execute("analyze table event, run")
+            cursor.execute("select (select count(*) from event) + (select count(*) from run)")
+            rows = cursor.fetchone() or (0,)
+            cursor.execute(
+                "select sum(data_length + index_length) from information_schema.tables"
+                " where table_schema = database() and table_name in ('event', 'run')"
+            )
+            size = cursor.fetchone() or (0,)
+        return int(rows[0]), int(size[0])
+
     def bare(self) -> BareMysql:
         """Connect to a database of its own."""
         return BareMysql(self._connect(self._make("floor")))

@@ -59,6 +59,17 @@ class PostgresSite:
             row = connection.execute(query, (kind,)).fetchone()
         return int(row[0]) if row else 0
 
+    def stored(self, name: str) -> tuple[int, int]:
+        """Return rows and bytes."""
+        log, run = (sql.Identifier(self._schema(name), table) for table in ("event", "run"))
+        query = sql.SQL(
+            "select (select count(*) from {log}) + (select count(*) from {run}),"
+            " pg_total_relation_size({log_name}) + pg_total_relation_size({run_name})"
+        ).format(log=log, run=run, log_name=log.as_string(), run_name=run.as_string())
+        with self._connect() as connection:
+            row = connection.execute(query).fetchone() or (0, 0)
+        return int(row[0]), int(row[1])
+
     def bare(self) -> BarePostgres:
         """Connect to a schema of its own."""
         return BarePostgres(self._connect(), self._schema("floor"))

@@ -35,6 +35,13 @@ class SqliteSite:
         with closing(sqlite3.connect(self.folder / f"{name}.db")) as connection:
             return int(connection.execute("select count(*) from event where type = ?", (kind,)).fetchone()[0])
 
+    def stored(self, name: str) -> tuple[int, int]:
+        """Return rows, and bytes of the file, with the engine closed."""
+        with closing(sqlite3.connect(self.folder / f"{name}.db")) as connection:
+            rows = connection.execute("select (select count(*) from event_log) + (select count(*) from run)").fetchone()
+            size = connection.execute("select * from pragma_page_count, pragma_page_size").fetchone()
+        return int(rows[0]), int(size[0]) * int(size[1])
+
     def bare(self) -> BareSqlite:
         """Connect to a file of its own."""
         return BareSqlite(self.folder / "floor.db")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pymysql
+from pymysql.connections import Connection
 from pymysql.constants import SERVER_STATUS
 from pymysql.cursors import Cursor
 
@@ -86,4 +86,4 @@ class PyMySqlLink:
 
 def open_link(connection: Any) -> PyMySqlLink | None:
     """Return the link to a connection, None if it is something else."""
-    return PyMySqlLink(connection) if isinstance(connection, pymysql.connections.Connection) else None
+    return PyMySqlLink(connection) if isinstance(connection, Connection) else None

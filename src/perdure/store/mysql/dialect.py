@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-import pymysql
 from pymysql.constants import CLIENT
+from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.base import Capabilities, StoreOptions
@@ -86,7 +87,8 @@ class MysqlDialect:
         if options.durability not in _DURABILITY:
             message = f"MySQL and MariaDB have no durability {options.durability!r}"
             raise UsageError(message, hint=f"they give {', '.join(_DURABILITY)}")
-        self.capabilities: Capabilities = _CAPABILITIES
+        plain = re.fullmatch(r"[\w$-]+", where.database)
+        self.capabilities: Capabilities = _CAPABILITIES._replace(tables=f"`{where.database}`." if plain else None)
         self.place: str = where.shown
         self.sql: dict[str, str] = queries("mysql")
         self._where = where
@@ -104,7 +106,7 @@ class MysqlDialect:
                 cursor.execute(_session())
                 cursor.execute("select @@max_allowed_packet, @@sql_mode, @@character_set_client")
                 packet, mode, characters = cursor.fetchone() or (0, "", "")
-        except pymysql.err.Error as error:
+        except Error as error:
             connection.close()
             raise self._away(error) from error
         if "NO_BACKSLASH_ESCAPES" in mode or characters != "utf8mb4":
@@ -145,10 +147,10 @@ class MysqlDialect:
                 autocommit=None,
                 program_name="perdure",
             )
-        except pymysql.err.Error as error:
+        except Error as error:
             raise self._away(error) from error
 
-    def _away(self, error: pymysql.err.Error) -> StoreUnavailable | UsageError:
+    def _away(self, error: Error) -> StoreUnavailable | UsageError:
         """Return what to raise where there is no connection. What was right once is not called wrong later."""
         text = f"{self.place}: {fault.said(error)}"
         meant = fault.translate(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pymysql
+from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.model.filter import Fact
 from perdure.store.migrate import migrations
@@ -67,7 +67,7 @@ def _age(link: MysqlLink) -> tuple[Fact, ...]:
     """Return how much old versions of rows pile up behind an open transaction, where the user may know."""
     try:
         row: Any = link.execute("oldest").rows[0]
-    except pymysql.err.Error:
+    except Error:
         return (Fact("oldest transaction", "not known: it needs the right PROCESS"),)
     oldest, history = int(row[0] or 0), int(row[1] or 0)
     return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pymysql
+from pymysql.err import Error, InternalError  # not by way of the package: Django puts copies there
 
 from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from perdure.store.server.dialect import Fault, LinkLost
@@ -35,13 +35,13 @@ class TooLarge(Exception):
 
 def number_of(error: Exception) -> int:
     """Return the server's or driver's number of an error; -1 if it has none."""
-    return error.args[0] if isinstance(error, pymysql.err.Error) and error.args and type(error.args[0]) is int else -1
+    return error.args[0] if isinstance(error, Error) and error.args and type(error.args[0]) is int else -1
 
 
 def is_lost(error: Exception) -> bool:
     """Whether the connection is not to be used after this error."""
-    if isinstance(error, pymysql.err.Error):
-        return number_of(error) in _LOST or (isinstance(error, pymysql.err.InternalError) and number_of(error) < 0)
+    if isinstance(error, Error):
+        return number_of(error) in _LOST or (isinstance(error, InternalError) and number_of(error) < 0)
     return isinstance(error, OSError)
 
 
@@ -54,7 +54,7 @@ def fault(error: Exception) -> Fault:
     """Say what an error is about."""
     if isinstance(error, LinkLost | StoreError | UsageError | MemoryError | OSError):
         return Fault.ENVIRONMENT
-    if not isinstance(error, pymysql.err.Error):
+    if not isinstance(error, Error):
         return Fault.WRITE
     number = number_of(error)
     if number in _AGAIN:
@@ -68,7 +68,7 @@ def translate(error: Exception) -> PerdureError | None:
         return StoreUnavailable(str(error), unknown=error.committing)
     if isinstance(error, TooLarge):
         return StoreError(str(error), hint="raise max_allowed_packet, or store a reference instead of the value")
-    if not isinstance(error, pymysql.err.Error):
+    if not isinstance(error, Error):
         return None
     number, text = number_of(error), said(error)
     if number in _CORRUPT:
@@ -88,6 +88,6 @@ def translate(error: Exception) -> PerdureError | None:
 
 def said(error: Exception) -> str:
     """Return what an error says, in one line."""
-    if isinstance(error, pymysql.err.Error) and len(error.args) > 1:
+    if isinstance(error, Error) and len(error.args) > 1:
         return f"{error.args[1]} ({error.args[0]})".replace("\n", " ")
     return str(error).strip().replace("\n", " ") or type(error).__name__

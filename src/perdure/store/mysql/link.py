@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
+from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.store.mysql import fault
 from perdure.store.mysql.result import Result
@@ -72,10 +73,10 @@ class MysqlLink:
         self._cursor = connection.cursor()
         self._statements = statements
         self._clock = clock
-        self.deadline_s = deadline_s
-        self.max_packet = max_packet - _SPARE
+        self.deadline_s: float = deadline_s
+        self.max_packet: int = max_packet - _SPARE
         """Bytes of SQL that the server takes at once."""
-        self.usable = True
+        self.usable: bool = True
         self._beginning = False
         self._open = False
 
@@ -140,7 +141,7 @@ class MysqlLink:
 
         Raises:
             LinkLost: the answer did not come, or not in time.
-            pymysql.err.Error: the first error; nothing after it was done.
+            Error: the first error; nothing after it was done.
             fault.TooLarge: a statement does not fit into a packet; nothing was sent.
         """
         opening = [self._fixed("short"), self._fixed("begin")] if self._beginning else []
@@ -188,7 +189,7 @@ class MysqlLink:
                 while more:
                     results.append(Answer(list(cursor.fetchall()), cursor.rowcount))
                     more = cursor.nextset()
-        except (pymysql.err.Error, OSError) as error:
+        except (Error, OSError) as error:
             self._failed(error, len(results), commit_at)
         except BaseException:
             self.usable = False

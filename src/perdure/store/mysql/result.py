@@ -33,6 +33,12 @@ class Result(MySQLResult):
     """See the module."""
 
     _converters: list[Callable[[bytes], Any] | None]
+    # What PyMySQL's own class leaves untyped.
+    connection: Any
+    description: Any
+    has_next: Any
+    affected_rows: Any
+    rows: Any
 
     def _packet(self) -> bytes:
         """Return the next packet, of whatever kind.
@@ -103,6 +109,10 @@ class Result(MySQLResult):
 
 class Streamed(Result):
     """The same, a row at a time."""
+
+    connection: Any
+    affected_rows: Any
+    rows: Any
 
     def _read_rowdata_packet_unbuffered(self) -> tuple[Any, ...] | None:
         if not self.unbuffered_active:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.store.migrate import Migration
     from perdure.store.mysql.link import MysqlLink
 
-OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
+OLDEST: dict[str, tuple[int, ...]] = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
 _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (

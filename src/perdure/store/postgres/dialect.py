@@ -75,7 +75,7 @@ class PostgresDialect:
         if options.durability not in _SYNCHRONOUS_COMMIT:
             message = f"PostgreSQL has no durability {options.durability!r}"
             raise UsageError(message, hint=f"it gives {', '.join(_SYNCHRONOUS_COMMIT)}")
-        self.capabilities: Capabilities = _CAPABILITIES
+        self.capabilities: Capabilities = _CAPABILITIES._replace(tables=f'"{where.schema}".')
         self.place: str = where.shown
         self.sql: dict[str, str] = {
             name: schema.in_schema(text, where.schema) for name, text in queries("postgres").items()

@@ -8,6 +8,7 @@ needs other code is stepped over in the index, however much there is of it.
 from __future__ import annotations
 
 import logging
+import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.model.claim import TAIL_EVENTS, Claims
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.store")
 _LONGEST_MS = "2000"
 """How long a claim may be at rest between two statements before the server ends it."""
-_SETTLING_US = 10_000_000
-"""So long after a change of a queue's limits claims look for runs that were being claimed as it was made."""
-_SOON_US = 10_000
-"""When to look again at a queue that somebody else is just claiming from."""
+_SETTLING_US = 4_000_000
+"""So long after a change of a queue's limits a claim may be under way that did not know of it."""
+_SOON_US = (15_000, 60_000)
+"""When to look again at a queue that somebody else is just claiming from: not all at once."""
 
 
 class Outlook(NamedTuple):
@@ -61,7 +62,9 @@ def look(link: L, request: ClaimRequest, now: int) -> Outlook:
     return Outlook(due, then)
 
 
-def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str]) -> Claims:
+def claim(
+    dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str], settled: dict[str, int]
+) -> Claims:
     """Claim up to ``request.limit`` runs, in the open transaction. A worker whose row is not live gets none.
 
     Args:
@@ -71,24 +74,33 @@ def claim(dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, d
         decide: returns the append that claims a run.
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
+        settled: queue to the number of the change of its settings after which all owned runs are known to have slots.
     """
     _, live, clock = link.many(("limit_claim", _LONGEST_MS), ("is_live", request.worker_id), ("clock",))
     if not live.rows:
         return Claims([])
     now = int(clock.rows[0][0])
-    chosen, settings, waits = _choose(link, request, now, damaged)
-    claimed = _take(dialect, link, chosen.rows, decide, now, damaged)
-    calls = [call for call in (*chosen.aftermath(), *counted(settings, claimed, now)) if call[0] in dialect.sql]
+    chosen, settings, waits = _choose(link, request, now, damaged, settled)
+    claimed = _take(dialect, link, chosen.rows, decide, damaged)
+    calls = [
+        call
+        for call in (
+            *chosen.aftermath(),
+            *counted(settings, claimed, max((one.append.events[0].at for one in claimed), default=now)),
+        )
+        if call[0] in dialect.sql
+    ]
     if calls:
         link.many(*calls)
     answer = chosen.answer(claimed)
     if not waits:
         return answer
-    return answer._replace(held=True, open_at=min(answer.open_at or now + _SOON_US, now + _SOON_US))
+    soon = now + random.randint(*_SOON_US)
+    return answer._replace(held=True, open_at=soon if answer.open_at is None else min(answer.open_at, soon))
 
 
 def _choose(
-    link: L, request: ClaimRequest, now: int, damaged: Collection[str]
+    link: L, request: ClaimRequest, now: int, damaged: Collection[str], settled: dict[str, int]
 ) -> tuple[Chosen, dict[str, QueueRow], bool]:
     """Lock and return the runs to take, the settings of the queues, and whether one is just being claimed from."""
     run = None
@@ -104,8 +116,12 @@ def _choose(
     mine = {row[0] for row in locked.rows}
     busy = {name for name, row in settings.items() if row.is_counted and name not in mine}
     for name in mine:
-        if settings[name].is_limited and now - settings[name].changed_at < _SETTLING_US:
+        # A claim that was under way as a limit was set took no slots: the first one after it sees to that.
+        row = settings[name]
+        if row.is_limited and settled.get(name) != row.changes:
             link.execute("fill_slots", name)
+            if now - row.changed_at > _SETTLING_US:
+                settled[name] = row.changes
 
     def fetch(name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
         return link.execute(name, *values).rows
@@ -130,13 +146,11 @@ def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
     return request.take_over and bool(link.execute("is_gone", row.owner).rows)
 
 
-def _take(
-    dialect: Dialect[L], link: L, rows: Sequence[RunRow], decide: Decide, now: int, damaged: set[str]
-) -> list[Claimed]:
+def _take(dialect: Dialect[L], link: L, rows: Sequence[RunRow], decide: Decide, damaged: set[str]) -> list[Claimed]:
     """Append the claims of these runs and return them."""
     if not rows:
         return []
-    recent = _ends(link, rows)
+    recent, now = _ends(link, rows)
     claimed = []
     for row in rows:
         if recent[row.id]:
@@ -154,12 +168,14 @@ def _take(
     return kept
 
 
-def _ends(link: L, rows: Sequence[RunRow]) -> dict[str, list[Event]]:
+def _ends(link: L, rows: Sequence[RunRow]) -> tuple[dict[str, list[Event]], int]:
+    """Return the ends of the logs, and what time it is: later than whatever freed a place in a limit."""
     ends: dict[str, list[Event]] = {row.id: [] for row in rows}
-    for row in link.execute("load_tails", tuple(ends), TAIL_EVENTS).rows:
+    events, clock = link.many(("load_tails", tuple(ends), TAIL_EVENTS), ("clock",))
+    for row in events.rows:
         event = Event._make(row)
         ends[event.run_id].append(event)
-    return ends
+    return ends, int(clock.rows[0][0])
 
 
 def _record(dialect: Dialect[L], link: L, claimed: Sequence[Claimed]) -> bool:

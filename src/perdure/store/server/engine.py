@@ -64,6 +64,8 @@ class ServerStore(Generic[L]):
         self._tails: Tails = Tails()
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
+        self._settled: dict[str, int] = {}
+        """Queue to the last change of its limits that all who claim know of."""
         self._next_sweep = 0
         self._changed_at = 0.0
         self._hints: Hints | None = None
@@ -235,7 +237,7 @@ class ServerStore(Generic[L]):
             answer = Claims([])
             if outlook.due:
                 link.begin()
-                answer = claim.claim(self._dialect, link, request, decide, self._damaged)
+                answer = claim.claim(self._dialect, link, request, decide, self._damaged, self._settled)
                 found.append(answer)
                 promise.writes = [one.append for one in answer.taken]
                 link.commit()

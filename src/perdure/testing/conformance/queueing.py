@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perdure.model.claim import Claims
+from perdure.model.claim import ClaimRequest, Claims, count_deaths, hand_over
 from perdure.model.queue import QueueRow
 from perdure.model.status import EventType
 from perdure.model.write import COMMITTED, Counted, Existing
-from perdure.testing.author import Author, worker
+from perdure.store.slots import STRANDED_US
+from perdure.testing.author import Author, claims_for, worker
 from perdure.testing.conformance.contract import SECOND, Contract, accept, claim, commit, enlist, row_of
 from perdure.testing.conformance.filling import add, change, claims, end, ids, state_of
 
 if TYPE_CHECKING:
+    from perdure.model.claim import Claimed
+    from perdure.model.event import Event
+    from perdure.model.run import RunRow
     from perdure.store.base import Store
 
 
@@ -140,6 +144,37 @@ class QueueingContract(Contract):
         assert row_of(store, "a").status == "parked"
         claim(store, "w9")
         assert row_of(store, "b").owner == "w9"
+
+    def test_a_run_that_nobody_takes_over_does_not_keep_its_slot_for_ever(self, store: Store) -> None:
+        accept(store, change(concurrency=1))
+        now = store.now()
+        author = Author("foreign", now)
+        accept(store, author.create(workflow="other"))
+        enlist(store, "w1")
+        claim(store, "w1", workflows=("other",))
+        add(store, "mine")
+        enlist(store, "w2")
+        assert claim(store, "w2") == []
+        store.register(worker("w0", now - STRANDED_US - 9 * SECOND, 8 * SECOND))
+        accept(store, change("far", concurrency=1))
+        lost = Author("lost", now)
+        accept(store, lost.create(workflow="other", queue="far", owner=None), lost.claimed("w0"))
+        accept(store, change("far", concurrency=1, fair=1))
+        add(store, "next", queue="far")
+        store.sweep()
+
+        def judge(row: RunRow, recent: tuple[Event, ...], at: int) -> Claimed:
+            return hand_over(row, recent, at, 77) if row.workflow == "other" else claims_for("w2")(row, recent, at)
+
+        request = ClaimRequest("w2", ("default", "far"), ("order",), 5)
+        answer = store.claim(request, judge)
+        assert answer is not None
+        assert [(one.row.id, one.returned) for one in answer.taken] == [("lost", True)]
+        row = row_of(store, "lost")
+        assert (row.status, row.owner, row.epoch) == ("pending", None, 1)
+        assert count_deaths(store.load("lost")) == 1
+        assert ids(claim(store, "w2", queues=("far",))) == ["next"]
+        assert row_of(store, "foreign").owner == "w1"
 
     def test_a_limit_of_one_worker_does_not_concern_others(self, store: Store) -> None:
         enlist(store, "w1", "w2")

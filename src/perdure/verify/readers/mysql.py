@@ -46,7 +46,7 @@ def opened(url: str) -> Iterator[ServerEvidence]:
                 for statement in _SNAPSHOT:
                     cursor.execute(statement)
             check_schema(place, next(query("select max(number) from schema_migration where number < 9999", ()))[0])
-            yield ServerEvidence(query, _TAGS, _STRAY_TAGS)
+            yield ServerEvidence(query, _TAGS, _STRAY_TAGS, "`change`")
     except pymysql.err.Error as error:
         if error.args and error.args[0] == _NO_TABLE:
             message = f"{place}: not a database of perdure"

@@ -12,12 +12,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from perdure.verify.evidence import Case, Fact, Grave, Standing
+from perdure.verify.evidence import CHANGES, LANES, QUEUES, SLOTS, Case, Fact, Grave, QueueFacts, Standing, queue_facts
 
 Query = Callable[[str, Sequence[Any]], Iterator[tuple[Any, ...]]]
 """(statement with %s for values, values) -> rows. One at a time: the last one is read to its end, or closed."""
 _RUNS = """
-    select id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run
+    select
+        id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
+        partition_key
+    from run
     where id > %s order by id limit 500
 """
 _FACTS = """
@@ -36,13 +39,18 @@ class ServerEvidence:
         query: asks the server.
         tags: statement with run id, key and value of the tags of the runs in ``({})``.
         stray_tags: statement with the keys of tags that belong to no run.
+        change: how the column of `queue_change` is named that says what was changed.
     """
 
-    def __init__(self, query: Query, tags: str, stray_tags: str) -> None:
+    slack_us = 200_000
+
+    def __init__(self, query: Query, tags: str, stray_tags: str, change: str = "change") -> None:
+        self._change = change
         self._query = query
         self._tags = tags
         self._strays = {
             "event": _STRAYS.format("event"), "inbox": _STRAYS.format("inbox"), "tag": stray_tags,
+            "slot": _STRAYS.format("slot"), "deduplication": _STRAYS.format("deduplication"),
         }  # fmt: skip
 
     def damage(self) -> Iterator[str]:
@@ -81,3 +89,16 @@ class ServerEvidence:
         for table, sql in self._strays.items():
             for (key,) in self._query(sql, ()):
                 yield table, str(key)
+
+    def queues(self) -> Iterator[QueueFacts]:
+        """Yield the queues that have settings."""
+        changes = list(self._query(CHANGES.format(self._change), ()))
+        return queue_facts(list(self._query(QUEUES, ())), changes)
+
+    def slots(self) -> Iterator[tuple[str, int]]:
+        """Yield run id and epoch of every slot."""
+        yield from self._query(SLOTS, ())
+
+    def lanes(self) -> Iterator[tuple[str, str, int, str]]:
+        """Yield every line of runs with a partition key."""
+        yield from self._query(LANES, ())

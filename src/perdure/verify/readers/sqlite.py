@@ -14,10 +14,14 @@ from urllib.parse import unquote, urlsplit
 import apsw
 
 from perdure.errors import UsageError
-from perdure.verify.evidence import Case, Fact, Grave, Standing
+from perdure.verify.evidence import CHANGES, LANES, QUEUES, SLOTS, Case, Fact, Grave, QueueFacts, Standing, queue_facts
 from perdure.verify.schema import check_schema
 
-_RUNS = "select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at from run order by no"
+_RUNS = """
+    select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
+        partition_key
+    from run order by no
+"""
 _FACTS = """
     select run_no, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload,
         chain
@@ -27,11 +31,15 @@ _STRAYS = {
     "event_log": "select distinct run_no from event_log where run_no not in (select no from run)",
     "inbox": "select distinct run_id from inbox where run_id not in (select id from run)",
     "tag": "select distinct run_id from tag where run_id not in (select id from run)",
+    "slot": "select run_id from slot where run_id not in (select id from run)",
+    "deduplication": "select run_id from deduplication where run_id not in (select id from run)",
 }
 
 
 class SqliteEvidence:
     """`perdure.verify.evidence.Evidence` of one open connection, inside a read transaction."""
+
+    slack_us = 0
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -77,6 +85,18 @@ class SqliteEvidence:
         for table, sql in _STRAYS.items():
             for (key,) in self._rows(sql):
                 yield table, str(key)
+
+    def queues(self) -> Iterator[QueueFacts]:
+        """Yield the queues that have settings."""
+        return queue_facts(self._rows(QUEUES), self._rows(CHANGES.format("change")))
+
+    def slots(self) -> Iterator[tuple[str, int]]:
+        """Yield run id and epoch of every slot."""
+        yield from self._rows(SLOTS)
+
+    def lanes(self) -> Iterator[tuple[str, str, int, str]]:
+        """Yield every line of runs with a partition key."""
+        yield from self._rows(LANES)
 
 
 @contextmanager

@@ -368,6 +368,17 @@ where
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 for update skip locked
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    queue = ?1
+    and owner in (select w.id from worker as w where w.state <> 'live' and w.expires_at <= ?2)
+order by no
+for update skip locked
+
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
@@ -449,19 +460,29 @@ select
     queue, n, at, actor, reason, commit_id, `change`
 from queue_change where queue = ? order by n desc limit ?
 
--- slots: places in a queue's limits, and the runs they are for where they count
-select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+-- slot_sums: how many places in a queue's limits count, of them the worker's, and how many there are, by key or in all
+select
+    case when ?4 = 1 then r.partition_key end,
+    count(r.id),
+    count(case when r.owner = ?3 then 1 end),
+    count(*)
 from slot as s
 left join run as r on
     s.run_id = r.id and s.epoch = r.epoch
     and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))
 where s.queue = ?1
+group by 1
+
+-- returning: runs of a queue that kept their places while they waited, and are due
+select s.run_id from slot as s
+inner join run as r on s.run_id = r.id and s.epoch = r.epoch
+where s.queue = ?1 and r.status = 'waiting' and r.wake_at <= ?2
+
+-- has_slot: whether a run has a place in its queue's limits for an epoch
+select 1 from slot where run_id = ? and epoch = ?
 
 -- put_slot: give a run a place in its queue's limits
 replace into slot (run_id, queue, epoch) values (?, ?, ?)
-
--- delete_slot: forget a place that does not count any more
-delete from slot where run_id = ? and epoch = ?
 
 -- drop_slots: forget all places in a queue's limits that do not count any more
 delete from slot

@@ -390,6 +390,16 @@ where
 order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
 for no key update of r skip locked
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+from perdure.run as r
+inner join perdure.worker as w on r.owner = w.id
+where r.queue = $1::text and w.state <> 'live' and w.expires_at <= $2::bigint
+order by r.no
+for no key update of r skip locked
+
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
@@ -468,20 +478,30 @@ select
     queue, n, at, actor, reason, commit_id, change
 from perdure.queue_change where queue = ? order by n desc limit ?
 
--- slots: places in a queue's limits, and the runs they are for where they count
-select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+-- slot_sums: how many places in a queue's limits count, of them the worker's, and how many there are, by key or in all
+select
+    case when $4::bigint = 1 then r.partition_key end,
+    count(r.id),
+    count(case when r.owner = $3::text then 1 end),
+    count(*)
 from perdure.slot as s
 left join perdure.run as r on
     s.run_id = r.id and s.epoch = r.epoch
     and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
 where s.queue = $1::text
+group by 1
+
+-- returning: runs of a queue that kept their places while they waited, and are due
+select s.run_id from perdure.slot as s
+inner join perdure.run as r on s.run_id = r.id and s.epoch = r.epoch
+where s.queue = $1::text and r.status = 'waiting' and r.wake_at <= $2::bigint
+
+-- has_slot: whether a run has a place in its queue's limits for an epoch
+select 1 from perdure.slot where run_id = ? and epoch = ?
 
 -- put_slot: give a run a place in its queue's limits
 insert into perdure.slot (run_id, queue, epoch) values (?, ?, ?)
 on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
-
--- delete_slot: forget a place that does not count any more
-delete from perdure.slot where run_id = ? and epoch = ?
 
 -- drop_slots: forget all places in a queue's limits that do not count any more
 delete from perdure.slot as s

@@ -333,6 +333,16 @@ where
     and workflow in (select value from json_each(?2))
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 
+-- stranded: runs of a queue whose owner is gone since before a time
+select
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    input_digest, tags, detail, created_at, updated_at, partition_key
+from run
+where
+    status = 'running' and queue = ?1
+    and owner in (select id from worker where state <> 'live' and expires_at <= ?2)
+order by no
+
 -- numbered: one run with its number
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
@@ -371,18 +381,29 @@ from queue_change where queue = ? order by n desc limit ?
 -- bump_queues: let everybody read the queues anew
 update meta set queue_version = queue_version + 1 where id = 1
 
--- slots: places in a queue's limits, and the runs they are for where they count; ?2: a run that waits keeps its own
-select s.run_id, r.partition_key, r.owner, r.status, r.wake_at, s.epoch
+-- slot_sums: how many places in a queue's limits count, of them the worker's, and how many there are, by key or in all
+select
+    case when ?4 = 1 then r.partition_key end,
+    count(r.id),
+    count(case when r.owner = ?3 then 1 end),
+    count(*)
 from slot as s
 left join run as r on
-    s.run_id = r.id and s.epoch = r.epoch and (r.status = 'running' or (?2 and r.status = 'waiting'))
+    s.run_id = r.id and s.epoch = r.epoch
+    and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))
 where s.queue = ?1
+group by 1
+
+-- returning: runs of a queue that kept their places while they waited, and are due
+select s.run_id from slot as s
+inner join run as r on s.run_id = r.id and s.epoch = r.epoch
+where s.queue = ?1 and r.status = 'waiting' and r.wake_at <= ?2
+
+-- has_slot: whether a run has a place in its queue's limits for an epoch
+select 1 from slot where run_id = ? and epoch = ?
 
 -- put_slot: give a run a place in its queue's limits
 insert or replace into slot (run_id, queue, epoch) values (?, ?, ?)
-
--- delete_slot: forget a place that does not count any more
-delete from slot where run_id = ? and epoch = ?
 
 -- drop_slots: forget all places in a queue's limits that do not count any more; ?2: a run that waits keeps its own
 delete from slot

@@ -1,0 +1,68 @@
+"""Starting a run inside the caller's own transaction: it exists if the caller commits, and else never did."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from perdure.api.starting import check_existing
+from perdure.errors import UsageError
+from perdure.guard.joint import creating, tables_of
+from perdure.guard.link import link, run, run_async
+from perdure.model.write import Existing
+
+if TYPE_CHECKING:
+    from perdure.kernel.definition import WorkflowDefinition
+    from perdure.model.run import RunRow, Tombstone
+    from perdure.model.write import Create
+    from perdure.runtime.connection import Connection
+
+_OPTIONS = {
+    "id", "queue", "priority", "delay", "version", "timeout", "tags", "partition_key", "deduplication_key",
+}  # fmt: skip
+
+
+class Joining(NamedTuple):
+    """A start that is checked and not yet recorded."""
+
+    create: Create
+    definition: WorkflowDefinition | None
+
+
+def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what of a start's named arguments are options, and what are arguments of the workflow.
+
+    Raises:
+        UsageError: a deduplication key, which cannot be taken in a transaction that may last.
+    """
+    if options.get("deduplication_key") is not None:
+        message = "a start inside the caller's transaction takes no deduplication_key"
+        raise UsageError(message, hint="give it an id, which deduplicates too")
+    chosen = {name: value for name, value in options.items() if name in _OPTIONS}
+    return chosen, {name: value for name, value in options.items() if name not in _OPTIONS}
+
+
+def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
+    """Record a run over a blocking connection; return what has its id already."""
+    over = link(transaction, is_async=False)
+    tables = tables_of(own.store.capabilities, over.dialect)
+    over.check()
+    return run(over, creating(tables, joining.create))
+
+
+async def record_async(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
+    """Record a run over an async connection; return what has its id already."""
+    over = link(transaction, is_async=True)
+    tables = tables_of(own.store.capabilities, over.dialect)
+    await cast("Awaitable[None]", over.check())
+    return await run_async(over, creating(tables, joining.create))
+
+
+async def check(own: Connection, joining: Joining, found: RunRow | Tombstone | None) -> None:
+    """Accept what has the id if it is the same start.
+
+    Raises:
+        IdConflict: it is another one.
+    """
+    if found is not None:
+        await check_existing(own, joining.create, Existing(found), joining.definition)
