@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from tests.process import Spawner, Unprivileged
 
 pytest_plugins = ["tests.servers.fixtures"]
+# Before any test imports them.
+pytest.register_assert_rewrite("perdure.testing.conformance", "perdure.testing.author")
 
 # How long what a test started may take to end after the test.
 GRACE_S = 2.0

@@ -6,6 +6,7 @@
 `statement`     named statements, ready to be filled in
 `link`          one connection: several statements in one packet, deadlines, lost answers
 `batch`         the hot path of a commit
+`levels`        which priorities wait, found level by level
 `schema`        migrations, and what the server has to give
 `fault`         what an error means
 `facts`         what this server really is

@@ -17,6 +17,7 @@ from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.store.mysql import fault
+from perdure.store.mysql.levels import levels
 from perdure.store.mysql.result import Result
 from perdure.store.mysql.statement import Statement
 from perdure.store.server.dialect import LinkLost, Value
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.store.server.clock import ServerClock
 
+_LEVELS = "levels"
 _SEPARATOR = b";\n"
 _SPARE = 1024
 """Bytes of a packet that are not SQL."""
@@ -84,10 +86,14 @@ class MysqlLink:
 
     def execute(self, name: str, *values: Value) -> Answer:
         """Run a named statement."""
+        if name == _LEVELS:
+            return self.many((name, *values))[0]
         return self.run([self._statements[name].fill(values)])[0]
 
     def many(self, *calls: tuple[Any, ...]) -> list[Answer]:
-        """Run named statements in one round trip."""
+        """Run named statements in one round trip, but for what has to be found out step by step."""
+        if calls and calls[0][0] == _LEVELS:
+            return levels(self.run, self._statements, [(queue, workflows) for _, queue, workflows in calls])
         return self.run([self._statements[name].fill(values) for name, *values in calls])
 
     def query(self, sql: str, values: Sequence[Value]) -> Answer:

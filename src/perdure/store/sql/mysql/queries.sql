@@ -229,78 +229,36 @@ where r.owner is not null and not exists (select 1 from worker as w where w.id =
 delete from worker
 where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
 
--- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
--- row of nothing if there are workers to take over from
-with recursive plain (workflow, priority) as (
-    select
-        w.value,
-        (
-            select r.priority from run as r
-            where r.due_queue = ?1 and r.partition_key is null and r.workflow = w.value
-            order by r.priority desc limit 1
-        )
-    from rows(?2) as w
-    union all
-    select
-        s.workflow,
-        (
-            select r.priority from run as r
-            where
-                r.due_queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
-            order by r.priority desc limit 1
-        )
-    from plain as s
-    where s.priority is not null
-),
+-- gone: whether there are workers to take over from
+select 1 from worker where state <> 'live' limit 1
 
-keyed (workflow, priority) as (
-    select
-        w.value,
-        (
-            select n.priority from lane as n
-            where n.queue = ?1 and n.workflow = w.value
-            order by n.priority desc limit 1
-        )
-    from rows(?2) as w
-    union all
-    select
-        s.workflow,
-        (
-            select n.priority from lane as n
-            where n.queue = ?1 and n.workflow = s.workflow and n.priority < s.priority
-            order by n.priority desc limit 1
-        )
-    from keyed as s
-    where s.priority is not null
-),
+-- level_plain: the highest priority up to one that runs without a key wait with, and the first time of them
+select
+    ?4, t.priority,
+    (
+        select r.wake_at from run as r
+        where r.due_queue = ?1 and r.partition_key is null and r.workflow = ?2 and r.priority = t.priority
+        order by r.wake_at limit 1
+    )
+from (
+    select max(priority) as priority from run
+    where due_queue = ?1 and partition_key is null and workflow = ?2 and priority <= ?3
+) as t
+where t.priority is not null
 
-headed (priority, workflow, is_keyed, head_at) as (
-    select
-        s.priority, s.workflow, 0,
-        (
-            select r.wake_at from run as r
-            where
-                r.due_queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
-            order by r.wake_at limit 1
-        )
-    from plain as s
-    where s.priority is not null
-    union all
-    select
-        s.priority, s.workflow, 1,
-        (
-            select n.turn_at from lane as n
-            where n.queue = ?1 and n.workflow = s.workflow and n.priority = s.priority
-            order by n.turn_at limit 1
-        )
-    from keyed as s
-    where s.priority is not null
-)
-
-select priority, workflow, is_keyed, head_at from headed where head_at is not null
-union all
-select null, null, 0, null from dual where exists (select 1 from worker where state <> 'live')
-order by priority desc
+-- level_keyed: the same of runs with a key
+select
+    ?4, t.priority,
+    (
+        select n.turn_at from lane as n
+        where n.queue = ?1 and n.workflow = ?2 and n.priority = t.priority
+        order by n.turn_at limit 1
+    )
+from (
+    select max(priority) as priority from lane
+    where queue = ?1 and workflow = ?2 and priority <= ?3
+) as t
+where t.priority is not null
 
 -- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
 select

@@ -1,0 +1,61 @@
+"""What a claim reads, counted by the server: it does not grow with what is not claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure.model.claim import ClaimRequest
+from perdure.model.write import COMMITTED, Write
+from perdure.store.base import Store
+from perdure.testing.author import Author, claims_for, worker
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def reads(store: Store) -> int:
+    """Give how many rows and index entries the connection that claims has read so far."""
+    with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
+        return sum(int(value) for _, value in link.query("show session status like 'Handler_read%'", ()).rows)
+
+
+def claim_cost(store: Store, name: str) -> int:
+    request = ClaimRequest(name, ("default",), ("order",), 5)
+    before = reads(store)
+    claimed = store.claim(request, claims_for(name))
+    assert claimed is not None
+    assert len(claimed.taken) == 5
+    return reads(store) - before
+
+
+def fill(store: Store, prefix: str, count: int) -> None:
+    """Make runs of every kind that a claim has to step over: not due, of other queues and workflows, ended, and due."""
+    later = store.now() + 3_600_000_000
+    writes: list[Write] = []
+    for number in range(count):
+        one = [Author(f"{prefix}-{number}-{kind}", store.now()) for kind in range(5)]
+        writes += [
+            one[0].create(wake_at=later), one[1].create(queue="other"), one[2].create(workflow="unknown"),
+            one[3].create(priority=number % 3), one[4].create(), one[4].claimed("w"), one[4].completed(),
+        ]  # fmt: skip
+    for start in range(0, len(writes), 700):
+        part = writes[start : start + 700]
+        assert store.commit(part) == [COMMITTED] * len(part)
+
+
+def test_what_is_not_claimed_costs_nothing(store: Store, open_more: Callable[[], Store]) -> None:
+    fill(store, "few", 20)
+    first = open_more()
+    first.register(worker("w1", first.now(), 60_000_000))
+    few = claim_cost(first, "w1")
+    fill(store, "many", 1500)
+    second = open_more()
+    second.register(worker("w2", second.now(), 60_000_000))
+    many = claim_cost(second, "w2")
+    assert many <= few * 1.2 + 10, (few, many)
+    idle = reads(second)
+    nothing = second.claim(ClaimRequest("w2", ("empty",), ("order",), 5), claims_for("w2"))
+    assert nothing is not None
+    assert not nothing.taken
+    assert reads(second) - idle <= 40
