@@ -125,16 +125,10 @@ class Postgres(Server):
         return psycopg.connect(self.conninfo(database), autocommit=True, connect_timeout=10)
 
     def execute(
-        self,
-        statement: str,
-        parameters: Sequence[object] | None = None,
-        *,
-        database: str = "postgres",
-        schema: str = "public",
+        self, statement: str, parameters: Sequence[object] | None = None, *, database: str = "postgres"
     ) -> list[tuple[Any, ...]]:
         """Execute one statement as superuser, by itself. Give its rows."""
-        conninfo = f"{self.conninfo(database)} options='-c search_path={schema}'"
-        with psycopg.connect(conninfo, autocommit=True, connect_timeout=10) as connection:
+        with self.connect(database) as connection:
             cursor = connection.execute(statement, parameters)
             return cursor.fetchall() if cursor.description else []
 
