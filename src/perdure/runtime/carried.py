@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.model.code import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 
 class Version(NamedTuple):
-    """A version of a workflow as this process knows it: its id in the database, and the label it was registered by."""
+    """A version of a workflow, as this process has it.
+
+    Attributes:
+        id: its number in the database.
+        label: what it was registered by.
+        config: its frozen configuration as canonical JSON; empty for none.
+    """
 
     id: int
     label: str
+    config: str = ""
+
+    @property
+    def binding(self) -> tuple[int, str]:
+        """What a run is bound to."""
+        return self.id, self.label
 
 
 class Carried(NamedTuple):
@@ -22,10 +35,12 @@ class Carried(NamedTuple):
 
     Attributes:
         versions: workflow to version, of the workflows that are bound to one.
+        resources: the data files of the versions, by path, as they were registered.
         is_host: whether it is a version host. It takes no runs that are bound to none: those are for what is deployed.
     """
 
     versions: Mapping[str, Version]
+    resources: Mapping[str, bytes] = {}
     is_host: bool = False
 
     def codes(self, workflows: Iterable[str]) -> tuple[str, ...]:
