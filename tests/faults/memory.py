@@ -35,6 +35,7 @@ class MemoryEvidence:
                 row.workflow,
                 row.priority,
                 row.partition_key,
+                row.version_id,
             )
             facts = [Fact._make(event[1:]) for event in self._store._events[row.id]]
             inbox = [message.n for message in self._store._inbox[row.id]]

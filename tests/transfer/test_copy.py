@@ -179,7 +179,7 @@ def test_what_is_hard_to_move_arrives_as_it_was(kind: str, urls: Callable[[str],
     for number, run_id in enumerate((strange, "z", "\U0001f600", "\uffff", "Z ", "\u00e9")):
         author = Author(run_id, store.now())
         store.commit([author.create(priority=number)])
-        claims = store.claim(ClaimRequest("gone", ("default",), ("order",), 1, only=run_id), claims_for("gone"))
+        claims = store.claim(ClaimRequest("gone", ("default",), ("0 order",), 1, only=run_id), claims_for("gone"))
         assert claims is not None
         author.follow(claims.taken[0])
         store.commit([author.step(bytes(range(256)) * 4096)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.kernel.execution import Execution
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
+from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.eager import Starter
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.threads import ThreadPool
@@ -87,6 +88,7 @@ class Host:
     def __init__(
         self, *, store: Store, writer: Writer, reader: StoreThread, loop: asyncio.AbstractEventLoop, settings: Settings,
         codec: Codec, workflows: WorkflowRegistry, steps: StepRegistry, waiters: Waiters, commit_ids: CommitIds,
+        carried: Carried = NOTHING,
     ) -> None:  # fmt: skip
         self.store = store
         self.writer = writer
@@ -95,6 +97,7 @@ class Host:
         self.settings = settings
         self.codec = codec
         self.workflows = workflows
+        self.carried = carried
         self.steps = steps
         self.waiters = waiters
         waiters.is_here = self._is_here

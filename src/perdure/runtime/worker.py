@@ -48,9 +48,12 @@ ISOLATION_S = 10.0
 class Worker:
     """See the module. All methods run on the engine's event loop."""
 
-    def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
+    def __init__(
+        self, host: Host, name: str | None = None, *, only: str | None = None, parent: str | None = None
+    ) -> None:
         self.host = host
         self._only = only
+        self._parent = parent
         self.id: str = uuid7()
         """Of this incarnation: a worker that was declared dead goes on under a new one."""
         self.name: str = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -94,6 +97,8 @@ class Worker:
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
             msgspec.json.encode([] if self._only else host.settings.queues).decode(),
             msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode(sorted(version.id for version in host.carried.versions.values())).decode(),
+            self._parent,
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)

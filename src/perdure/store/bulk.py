@@ -50,13 +50,18 @@ class Table(NamedTuple):
         return tuple(row[self.columns.index(name)] for name in self.key)
 
 
-_LANE = ("queue", "workflow", "priority", "partition_key")
+_LANE = ("queue", "code", "priority", "partition_key")
 TABLES = (
     Table("request", Tombstone._fields, ("run_id",)),
     Table("worker", WorkerRow._fields, ("id",)),
     Table("run", RunRow._fields, ("id",)),
     Table("event", Event._fields, ("run_id", "seq")),
     Table("inbox", Message._fields, ("run_id", "n")),
+    Table(
+        "run_upgrade",
+        ("run_id", "new_epoch", "from_version", "to_version", "plan_id", "forced", "actor", "reason", "at"),
+        ("run_id", "new_epoch"),
+    ),
     Table(
         "queue",
         (

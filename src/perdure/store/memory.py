@@ -14,7 +14,7 @@ from perdure.errors import StoreError, UsageError
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
-from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
+from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow, lost_worker
 from perdure.model.status import GOING_ON, TERMINAL, Status
 from perdure.model.write import (
     COMMITTED,
@@ -27,6 +27,7 @@ from perdure.model.write import (
     Failed,
     Missing,
     Outcome,
+    Outdated,
     Purge,
     Send,
     SetQueue,
@@ -152,6 +153,8 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
+        if write.version_count not in (None, self.catalog.count()):
+            return Outdated(self.catalog.count())
         check_row(row)
         check_values(value for event in write.events for value in event)
         check_values(text for tag in write.tags for text in tag)
@@ -247,13 +250,17 @@ class MemoryStore:
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)
+                if one.bound is not None:
+                    version_id, label = one.bound
+                    held = self._runs[one.row.id]
+                    self._runs[one.row.id] = held._replace(version_id=version_id, workflow_version=label)
                 if not (one.parked or one.returned):
                     self._lines.claimed(one.row, one.row.epoch + 1, now)
             return Claims(claimed, self._lines.held, self._lines.open_at)
 
     def _may_claim(self, row: RunRow, request: ClaimRequest, now: int) -> bool:
         wanted = row.queue in request.queues if request.only is None else row.id == request.only
-        if not wanted or row.workflow not in request.workflows:
+        if not wanted or row.code not in request.codes:
             return False
         if row.owner is None:
             return row.wake_at is not None and row.wake_at <= now
@@ -299,7 +306,7 @@ class MemoryStore:
                     dead.append(worker.id)
             owners = {row.owner for row in self._runs.values() if row.owner is not None}
             for owner in owners - set(self._workers):
-                self._workers[owner] = WorkerRow(owner, owner, "", 0, "dead", now, now, now, "[]", "[]")
+                self._workers[owner] = lost_worker(owner, now)
                 dead.append(owner)
             for worker in list(self._workers.values()):
                 if worker.state != "live" and worker.id not in owners:
@@ -364,7 +371,7 @@ class MemoryStore:
             for row in self._runs.values():
                 runs[row.status] = runs.get(row.status, 0) + 1
                 if row.wake_at is not None and row.wake_at <= now:
-                    due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
+                    due.setdefault((row.queue, row.code), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
             workers = tuple(worker for _, worker in sorted(self._workers.items()))
             facts = (Fact("store", "memory: gone with the process"),)

@@ -44,6 +44,7 @@ class Standing(NamedTuple):
     workflow: str
     priority: int
     partition_key: str | None
+    version_id: int
 
 
 class Grave(NamedTuple):
@@ -103,7 +104,7 @@ QUEUES = """
 """
 CHANGES = "select queue, n, {} from queue_change order by queue, n"
 SLOTS = "select run_id, epoch from slot"
-LANES = "select queue, workflow, priority, partition_key from lane"
+LANES = "select queue, code, priority, partition_key from lane"
 
 
 def queue_facts(queues: Iterable[Sequence[Any]], changes: Iterable[Sequence[Any]]) -> Iterator[QueueFacts]:

@@ -15,6 +15,7 @@ database. For readable failures call ``pytest.register_assert_rewrite("perdure.t
 
 from __future__ import annotations
 
+from perdure.testing.conformance.binding import BindingContract
 from perdure.testing.conformance.cataloguing import CataloguingContract
 from perdure.testing.conformance.claiming import ClaimingContract
 from perdure.testing.conformance.creating import CreatingContract
@@ -36,6 +37,7 @@ class StoreConformance(
     MessagingContract,
     PurgingContract,
     ClaimingContract,
+    BindingContract,
     QueueingContract,
     TurnsContract,
     LeasingContract,

@@ -19,7 +19,7 @@ Query = Callable[[str, Sequence[Any]], Iterator[tuple[Any, ...]]]
 _RUNS = """
     select
         id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
-        partition_key
+        partition_key, version_id
     from run
     where id > %s order by id limit 500
 """

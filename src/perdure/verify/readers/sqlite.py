@@ -19,7 +19,7 @@ from perdure.verify.schema import check_schema
 
 _RUNS = """
     select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
-        partition_key
+        partition_key, version_id
     from run order by no
 """
 _FACTS = """

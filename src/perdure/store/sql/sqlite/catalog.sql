@@ -1,8 +1,5 @@
 -- Every statement about versions. A list of texts is a JSON array.
 
--- version_count: how often versions, labels, status or routes have changed
-select version_count from meta where id = 1
-
 -- lock_catalog: whoever changes anything of versions waits here for the one before
 select version_count from meta where id = 1
 
