@@ -18,6 +18,7 @@
     │   ├── StoreUnavailable      store_unavailable  try again later
     │   ├── StoreCorrupt          store_corrupt
     │   ├── SchemaTooNew          schema_too_new
+    │   ├── BlobsMissing          blobs_missing      internal: files of a release are still to be stored
     │   └── StoreConflict         store_conflict     internal: an append lost its race
     ├── GuardError                guard              a write of the application that is guarded
     │   ├── GuardConflict         guard_conflict     the request id was used for something else
@@ -49,10 +50,11 @@ This module imports nothing of the package, so every layer can raise from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 __all__ = [
+    "BlobsMissing",
     "CodecError",
     "Diverged",
     "GuardBusy",
@@ -378,6 +380,22 @@ class SchemaTooNew(StoreError):
 
     code = "schema_too_new"
     default_hint = "upgrade perdure in this environment"
+
+
+class BlobsMissing(StoreError):
+    """Internal: a release is registered before all of its files are stored.
+
+    Args:
+        sha256s: what is missing, by the SHA-256 of its bytes.
+    """
+
+    code = "blobs_missing"
+
+    sha256s: tuple[str, ...]
+
+    def __init__(self, sha256s: Iterable[str]) -> None:
+        self.sha256s = tuple(sha256s)
+        super().__init__(f"{len(self.sha256s)} files of the release are not stored")
 
 
 class StoreConflict(StoreError):

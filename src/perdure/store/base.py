@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
+    from perdure.store.catalog.base import Catalog
     from perdure.store.migrate import SchemaText
 
     Decide = Callable[[RunRow, tuple[Event, ...], int], Claimed]
@@ -80,6 +81,11 @@ class Store(Protocol):
     0 where that is not known. No round trip: it keeps idle workers from asking."""
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What this database knows of versions. Usable while the store is open."""
+        ...
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.

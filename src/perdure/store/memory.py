@@ -33,11 +33,13 @@ from perdure.model.write import (
     SetQueue,
 )
 from perdure.store.base import Capabilities
+from perdure.store.catalog.memory import MemoryCatalog
+from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
 _CAPABILITIES = Capabilities("memory", inline=True, durability=("memory",), shared=False)
 _WAKEABLE = frozenset({Status.PENDING, Status.WAITING})
-_INT64 = range(-(2**63), 2**63)
 
 
 def open_store(url: str, options: StoreOptions) -> Store:
@@ -85,7 +86,8 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self._version_count = 0
+        self.catalog: MemoryCatalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values)
+        """What is known of versions."""
 
     def open(self) -> None:
         """Allow use."""
@@ -136,7 +138,7 @@ class MemoryStore:
             case Purge():
                 return self._purge(write)
             case SetQueue():
-                _check_values(value for _, value in write.values)
+                check_values(value for _, value in write.values)
                 self._lines.set(write)
                 return COMMITTED
 
@@ -151,11 +153,11 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
-        if write.version_count not in (None, self._version_count):
-            return Outdated(self._version_count)
-        _check_row(row)
-        _check_values(value for event in write.events for value in event)
-        _check_values(text for tag in write.tags for text in tag)
+        if write.version_count not in (None, self.catalog.count()):
+            return Outdated(self.catalog.count())
+        check_row(row)
+        check_values(value for event in write.events for value in event)
+        check_values(text for tag in write.tags for text in tag)
         self._runs[row.id] = row
         self._events[row.id] = list(write.events)
         self._inbox[row.id] = []
@@ -190,8 +192,8 @@ class MemoryStore:
                 detail=change.detail,
                 updated_at=change.at,
             )
-            _check_row(row)
-        _check_values(value for event in write.events for value in event)
+            check_row(row)
+        check_values(value for event in write.events for value in event)
         self._runs[write.run_id] = row
         if change is not None:
             self._lines.woken(row)
@@ -209,7 +211,7 @@ class MemoryStore:
             return Missing(self._tombstones.get(message.run_id))
         if row.status in TERMINAL:
             return Closed(row.status)
-        _check_values(message)
+        check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
         row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._runs[message.run_id] = row
@@ -223,7 +225,7 @@ class MemoryStore:
             return Missing(self._tombstones.get(write.run_id))
         if row.status not in TERMINAL:
             return Closed(row.status)
-        _check_values(write)
+        check_values(write)
         self._tombstones[row.id] = Tombstone(
             row.id, row.workflow, row.input_digest, row.status, write.at, write.actor, write.reason
         )
@@ -379,29 +381,3 @@ class MemoryStore:
         """Nobody else can write here."""
         self._check()
         return 0
-
-
-def _check_row(row: RunRow) -> None:
-    """Refuse a row that contradicts itself, as a database's check constraints do."""
-    _check_values(row)
-    if not row.id or row.status not in set(Status):
-        message = f"no id, or no state {row.status!r}"
-        raise StoreError(message)
-    if (row.status == Status.RUNNING) != (row.owner is not None):
-        message = f"a run in state {row.status} with owner {row.owner!r}"
-        raise StoreError(message)
-    if row.wake_at is not None and row.status not in _WAKEABLE:
-        message = f"a run in state {row.status} with a wake-up time"
-        raise StoreError(message)
-
-
-def _check_values(values: Iterable[object]) -> None:
-    for value in values:
-        if value is not None and not isinstance(value, str | int | bytes):
-            message = f"{type(value).__name__} is no type of a column"
-            raise TypeError(message)
-        if isinstance(value, str):
-            value.encode()
-        elif isinstance(value, int) and value not in _INT64:
-            message = f"{value} does not fit into 64 bits"
-            raise OverflowError(message)

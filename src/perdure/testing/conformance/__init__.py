@@ -16,6 +16,7 @@ database. For readable failures call ``pytest.register_assert_rewrite("perdure.t
 from __future__ import annotations
 
 from perdure.testing.conformance.binding import BindingContract
+from perdure.testing.conformance.cataloguing import CataloguingContract
 from perdure.testing.conformance.claiming import ClaimingContract
 from perdure.testing.conformance.creating import CreatingContract
 from perdure.testing.conformance.leasing import LeasingContract
@@ -42,5 +43,6 @@ class StoreConformance(
     LeasingContract,
     ReadingContract,
     SharingContract,
+    CataloguingContract,
 ):
     """All parts of the contract."""
