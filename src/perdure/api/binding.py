@@ -48,13 +48,13 @@ class Bound(NamedTuple):
     Attributes:
         version_id: the version; `UNBOUND` for none.
         label: what the run shows as its version.
-        count: the count of changes of versions this was chosen at; None where it depends on none.
+        version_count: the count of changes of versions this was chosen at; None where it depends on none.
         facts: why it is this one, for the log.
     """
 
     version_id: int
     label: str
-    count: int | None
+    version_count: int | None
     facts: dict[str, Any]
 
 

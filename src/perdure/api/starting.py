@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.signature import decode_call, digest, encode_call, encode_unknown, from_json_input
-from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError, VersionError
+from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import microseconds
 from perdure.model.event import EMPTY_TAIL, Draft, seal
@@ -19,6 +19,7 @@ from perdure.model.write import Create, Existing, Failed
 from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
+    from perdure.api.binding import Bound
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
@@ -37,6 +38,11 @@ _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
 def new_id() -> str:
     """Return a new run id; later ones sort after earlier ones."""
     return uuid7()
+
+
+def checked_id(run_id: str | None) -> str:
+    """Return the id of a start, or a new one. Raises `UsageError`."""
+    return uuid7() if run_id is None else check_name(run_id, "a run id")
 
 
 def json_arguments(definition: WorkflowDefinition, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -117,7 +123,7 @@ def prepare(
         now, now, partition_key, bound.version_id,
     )  # fmt: skip
     events = seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take())
-    return Create(row, events, fresh, pairs, deduplication_key, bound.count)
+    return Create(row, events, fresh, pairs, deduplication_key, bound.version_count)
 
 
 def _check_place(queue: str, priority: int, partition_key: str | None, deduplication_key: str | None) -> None:

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
-from perdure.api.joining import Joining, check, record
+from perdure.api.joining import check, record
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class SyncEngine:
         Takes a connection of psycopg, PyMySQL or Django, or SQLAlchemy's connection or session, and uses it on the
         calling thread.
         """
-        joining = self.wait(_joining(self.engine, workflow, args, options))
+        joining = self.wait(self.engine.starts.joining(workflow, args, options))
         found = record(connection, self.engine.connection, joining)
         self.wait(check(self.engine.connection, joining, found))
         return SyncRun(self, self.engine.get(joining.create.row.id))
@@ -289,7 +289,3 @@ class SyncEngine:
 
 async def _next(iterator: AsyncIterator[RunInfo]) -> RunInfo | None:
     return await anext(iterator, None)
-
-
-async def _joining(engine: Engine, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
-    return engine.joining(workflow, args, options)

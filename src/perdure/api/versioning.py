@@ -19,6 +19,7 @@ from perdure.version.known import Known
 from perdure.version.locate import entry_of
 from perdure.version.publication import OnUnbumped, Registration
 from perdure.version.route import DEFAULT_CHANNEL, holding
+from perdure.version.scan import no_scans
 from perdure.version.survey import take_survey
 
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ def survey_of(workflows: Iterable[WorkflowDefinition], options: VersionOptions, 
         )  # fmt: skip
     if not sources:
         return None
-    lookup = {} if store is None else {"scans": store.catalog.scans}
-    return take_survey(sources, packages=options.packages, bootstrap=options.bootstrap, **lookup)
+    scans = no_scans if store is None else store.catalog.scans
+    return take_survey(sources, packages=options.packages, bootstrap=options.bootstrap, scans=scans)
 
 
 def new_salt() -> str:

@@ -43,6 +43,12 @@ class Carried(NamedTuple):
     resources: Mapping[str, bytes] = {}
     is_host: bool = False
 
+    def joined(self, more: Carried) -> Carried:
+        """Return this and what was registered later."""
+        return self._replace(
+            versions={**self.versions, **more.versions}, resources={**self.resources, **more.resources}
+        )
+
     def codes(self, workflows: Iterable[str]) -> tuple[str, ...]:
         """Return what runs may need of it, for these of its workflows."""
         bound = [code_of(name, self.versions[name].id) for name in workflows if name in self.versions]

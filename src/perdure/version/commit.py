@@ -1,4 +1,4 @@
-"""The commit a folder was checked out from, where there is a repository: a note, and never part of what a version is."""
+"""The commit that a folder was checked out from: a note for people, never part of what a version is."""
 
 from __future__ import annotations
 
