@@ -13,6 +13,7 @@ from perdure.api.context import (
     patched,
     publish,
     random,
+    resource,
     sleep,
     step_info,
     uuid4,
@@ -81,5 +82,5 @@ __all__ = [
     "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
     "SyncQueueHandle", "SyncRun", "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict",
     "VerdictKind", "VersionClosed", "VersionError", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard",
-    "info", "now", "patched", "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
+    "info", "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

@@ -209,6 +209,11 @@ class Engine(Operations):
         """Name of the worker, as people see it; None for a client."""
         return None if self._worker is None else self._worker.name
 
+    def carried_version(self, workflow: str) -> str | None:
+        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
+        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
+        return None if version is None else version.label
+
     @property
     def starts(self) -> Starts:
         """What starts runs. Internal."""
@@ -227,28 +232,29 @@ class Engine(Operations):
     async def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        channel: str | None = None, routing_key: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None, deduplication_key: str | None = None,
+        **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
-        priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        priority: int = 0, delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]: ...  # fmt: skip
     async def start(
         self, workflow: Any, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]:  # fmt: skip
         """Record a run and return a handle on it. Once this returns, the run exists whatever happens.
 
@@ -261,7 +267,11 @@ class Engine(Operations):
             queue: queue to put it on; by default the one that ``routes`` name for the workflow, else ``default``.
             priority: higher is sooner.
             delay: earliest time to begin, from now.
-            version: version to run; the registered one by default.
+            version: version to run: a label such as ``1.2.0``, the beginning of a hash, or a range such as
+                ``>=1.2,<2``. By default what the channel's route says, and without a route the newest.
+            channel: route that chooses the version, by name; ``default`` by default.
+            routing_key: what the route chooses by, such as a customer's id: one key, one choice. By default the
+                run's id.
             timeout: time limit of the whole run, from now.
             tags: text to text, to list runs by.
             partition_key: whose run it is: what a queue is fair to, and limits by.
@@ -277,7 +287,8 @@ class Engine(Operations):
         """
         return await self.start_call(
             workflow, args, kwargs, id=id, queue=queue, priority=priority, delay=delay, version=version,
-            timeout=timeout, tags=tags, partition_key=partition_key, deduplication_key=deduplication_key,
+            channel=channel, routing_key=routing_key, timeout=timeout, tags=tags, partition_key=partition_key,
+            deduplication_key=deduplication_key,
         )  # fmt: skip
 
     async def start_call(

@@ -182,22 +182,23 @@ class SyncEngine:
     def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        channel: str | None = None, routing_key: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None, deduplication_key: str | None = None,
+        **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
         self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
-        priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        priority: int = 0, delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
         self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[Any]: ...  # fmt: skip
     def start(self, workflow: Any, /, *args: Any, **options: Any) -> SyncRun[Any]:
         """Record a run and return a handle on it; see `Engine.start`."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.kernel.frozen import Frozen
 from perdure.model.code import code_of
+from perdure.version.config import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from perdure.kernel.definition import WorkflowDefinition
 
 
 class Version(NamedTuple):
@@ -53,6 +59,18 @@ class Carried(NamedTuple):
         """Return what runs may need of it, for these of its workflows."""
         bound = [code_of(name, self.versions[name].id) for name in workflows if name in self.versions]
         return (*bound, *(() if self.is_host else (code_of(name) for name in workflows)))
+
+
+def frozen(definition: WorkflowDefinition, carried: Carried) -> Frozen:
+    """Return what is frozen for runs of a workflow; for one that is bound to no version, what is there now."""
+    module = definition.function.__module__
+    file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
+    package = file.stem if module == "__main__" else module.partition(".")[0]
+    version = carried.versions.get(definition.name)
+    if version is not None:
+        return Frozen(version.config, carried.resources, package)
+    extent = definition.extent
+    return Frozen(freeze(extent.config, [(name, file.parent / name) for name in extent.config_files]), {}, package)
 
 
 NOTHING = Carried({})

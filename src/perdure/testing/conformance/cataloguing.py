@@ -511,7 +511,7 @@ class StandingContract(Contract):
         before = catalog.count()
         for route, error in ((to_closed, VersionClosed), (to_nobody, UnknownVersion)):
             with pytest.raises(error):
-                catalog.set_route("order", "new", lambda *_, r=route: r, at=AT, actor="", reason="")  # type: ignore[misc]
+                catalog.set_route("order", "new", lambda *_, r=route: r, at=AT, actor="", reason="")
         with pytest.raises(UsageError, match="revision 2"):
             catalog.set_route("order", "new", lambda *_: Route("new", 2, (), ""), at=AT, actor="", reason="")
         assert catalog.count() == before
