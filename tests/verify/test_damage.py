@@ -188,7 +188,7 @@ def test_a_torn_file_is_a_finding_and_not_a_crash(sound: Path, tmp_path: Path) -
 def test_a_file_whose_schema_is_torn_is_an_error_that_says_so(sound: Path, tmp_path: Path) -> None:
     path = tmp_path / "torn.db"
     data = bytearray(sound.read_bytes())
-    page = data.index(b"event_log_no_update before update") // 4096
+    page = data.index(b"version_change_no_update before update") // 4096
     data[page * 4096 : (page + 1) * 4096] = bytes(4096)
     path.write_bytes(data)
     with pytest.raises(StoreCorrupt, match="malformed"):
