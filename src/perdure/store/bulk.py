@@ -234,6 +234,11 @@ class Statements:
         order = ", ".join(f"{self.named([name])} desc" for name in table.key)
         return f"select {self.named(table.key)} from {self.table(table.name)} order by {order} limit 1"  # noqa: S608
 
+    def count_versions(self) -> str:
+        """Return what makes the count of changes of versions anew, where nobody has read it yet."""
+        count = f"select count(*) from {self.table('version_change')}"  # noqa: S608
+        return f"update {self.table('meta')} set version_count = ({count})"  # noqa: S608
+
     def counts(self, log: str = "event") -> tuple[str, ...]:
         """Return what counts a store."""
         names = {table.name: self.table(table.name) for table in TABLES} | {"event": self.table(log)}

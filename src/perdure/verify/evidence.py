@@ -147,6 +147,10 @@ class Evidence(Protocol):
         """Yield run id and epoch of every slot."""
         ...
 
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement without values, which means the same everywhere. One at a time."""
+        ...
+
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:
         """Yield queue, workflow, priority and key of every line of runs with a partition key."""
         ...

@@ -22,7 +22,7 @@ _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (
     "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
-    "lane", "queue", "queue_change", "slot", "queue_start", "deduplication",
+    "lane", "queue", "queue_change", "slot", "queue_start", "deduplication", "run_upgrade",
     "meta", "definition_blob", "release_tree", "definition_version", "version_label", "definition_alias",
     "version_change", "route",
 )  # fmt: skip

@@ -99,6 +99,10 @@ class ServerEvidence:
         """Yield run id and epoch of every slot."""
         yield from self._query(SLOTS, ())
 
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement without values."""
+        return self._query(sql, ())
+
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:
         """Yield every line of runs with a partition key."""
         yield from self._query(LANES, ())
