@@ -28,13 +28,16 @@ from perdure.api.sync import SyncEngine, SyncQueueHandle, SyncRun
 from perdure.errors import (
     CodecError,
     Diverged,
+    EnvironmentMismatch,
     GuardBusy,
     GuardConflict,
     GuardError,
+    HostCrashed,
     IdConflict,
     InvalidValue,
     LeaseLost,
     NoSource,
+    NotInSnapshot,
     NotPublished,
     PerdureError,
     RunCancelled,
@@ -47,6 +50,7 @@ from perdure.errors import (
     SchemaTooNew,
     SnapshotCorrupt,
     SnapshotTooLarge,
+    SourceChangedOnDisk,
     StateMismatch,
     StepFailed,
     StepInterrupted,
@@ -59,6 +63,7 @@ from perdure.errors import (
     UsageError,
     VersionClosed,
     VersionError,
+    VersionLoadFailed,
     VersionPurged,
 )
 from perdure.guard.database import Database
@@ -74,13 +79,14 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
-    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "NoSource", "NotPublished",
-    "PerdureError", "Queue", "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run",
-    "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut",
-    "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge", "Start", "StateMismatch", "Status", "StepFailed",
-    "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
-    "SyncQueueHandle", "SyncRun", "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict",
-    "VerdictKind", "VersionClosed", "VersionError", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard",
-    "info", "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
+    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "EnvironmentMismatch",
+    "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError", "HostCrashed", "IdConflict", "InvalidValue",
+    "LeaseLost", "NoSource", "NotInSnapshot", "NotPublished", "PerdureError", "Queue", "QueueChange", "QueueHandle",
+    "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo",
+    "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge",
+    "SourceChangedOnDisk", "Start", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
+    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun",
+    "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict", "VerdictKind", "VersionClosed",
+    "VersionError", "VersionLoadFailed", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard", "info",
+    "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip
