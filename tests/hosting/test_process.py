@@ -70,7 +70,9 @@ async def test_sets_have_the_same_order_in_all_hosts(tmp_path: Path, tmp_db: str
 
 async def test_a_script_is_the_module_of_its_name_and_main_too(tmp_path: Path, tmp_db: str) -> None:
     body = "import sys\nreturn __name__, sys.modules['__main__'] is sys.modules['flow'], type(Thing()).__module__"
-    script = flow(body, "class Thing: ...\n")["shop/flow.py"] + "\nif __name__ == '__main__':\n    raise SystemExit(9)\n"
+    script = (
+        flow(body, "class Thing: ...\n")["shop/flow.py"] + "\nif __name__ == '__main__':\n    raise SystemExit(9)\n"
+    )
     job = make_job(tmp_path, {"flow.py": script}, await make_database(tmp_db), "flow:order")
     async with hosted(job) as host:
         await told(host)

@@ -18,7 +18,7 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.versioning import Registrar, take_options
+from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_options
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
     from perdure.runtime.carried import Carried
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
 
 R = TypeVar("R")
@@ -91,7 +92,10 @@ class Engine(Operations):
         self._declared = () if access.get("read_only") else self._served.declared
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
-        self._store = open_store(self.url, StoreOptions(durability=durability, **access))
+        self._store_options = StoreOptions(durability=durability, **access)
+        self._store = open_store(self.url, self._store_options)
+        self._codecs = codecs
+        self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
@@ -129,16 +133,28 @@ class Engine(Operations):
 
     async def _started(self, connection: Connection) -> Worker:
         """Register the versions of the workflows, and start a worker that carries them."""
-        registrar = Registrar(self._store, self._workflows, self._version_options)
-        carried: Carried = await connection.read(registrar.register)
+        carried = await self._carry(connection)
         host = Host(
             store=self._store, writer=connection.writer, reader=connection.reader, loop=asyncio.get_running_loop(),
             settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
             waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
         )  # fmt: skip
-        worker = Worker(host, self._name, only=self._only)
+        worker = Worker(host, self._name, only=self._only, parent=self._parent, plan=self._plan(carried))
         await worker.start()
         return worker
+
+    async def _carry(self, connection: Connection) -> Carried:
+        """Register the versions of the workflows."""
+        registrar = Registrar(self._store, self._workflows, self._version_options)
+        carried: Carried = await connection.read(registrar.register)
+        return carried
+
+    def _plan(self, carried: Carried) -> Plan | None:
+        """Return how version hosts are made; None where there is no other process that could see the database."""
+        if carried.is_host or not self._store.capabilities.shared:
+            return None
+        settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
+        return plan_of(self.url, settings, self._version_options, carried)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""

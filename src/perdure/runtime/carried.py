@@ -42,12 +42,16 @@ class Carried(NamedTuple):
     Attributes:
         versions: workflow to version, of the workflows that are bound to one.
         resources: the data files of the versions, by path, as they were registered.
+        roots: first-party names of the release.
+        folders: where its first-party code lies.
         is_host: whether it is a version host. It takes no runs that are bound to none: those are for what is deployed.
     """
 
     versions: Mapping[str, Version]
     resources: Mapping[str, bytes] = {}
     is_host: bool = False
+    roots: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
     def joined(self, more: Carried) -> Carried:
         """Return this and what was registered later."""

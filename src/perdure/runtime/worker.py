@@ -28,6 +28,7 @@ from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
 from perdure.runtime.returning import Returns
 from perdure.runtime.services.eviction import Eviction
+from perdure.runtime.services.hosting import Hosting
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
 from perdure.runtime.watchdog import Watchdog
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat, RunRow
     from perdure.model.write import Create, Outcome
     from perdure.runtime.host import Host
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.service import Service
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
@@ -50,7 +52,13 @@ class Worker:
     """See the module. All methods run on the engine's event loop."""
 
     def __init__(
-        self, host: Host, name: str | None = None, *, only: str | None = None, parent: str | None = None
+        self,
+        host: Host,
+        name: str | None = None,
+        *,
+        only: str | None = None,
+        parent: str | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.host = host
         self._only = only
@@ -67,6 +75,8 @@ class Worker:
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
+        if plan is not None:
+            self._services.append(Hosting(host, plan, lambda: self.id, only=only))
         self._claim_wanted = False
         self._claimer = Claimer(host, self.want_claim)
         self._starved = False
