@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.errors import VersionLoadFailed
 from perdure.model.claim import ClaimRequest, park
-from perdure.model.code import code_of, parts_of
+from perdure.model.code import UNBOUND, code_of, parts_of
 from perdure.model.write import Committed
 from perdure.runtime.connection import Answer
 from perdure.runtime.hosts.cause import Cause
@@ -47,6 +47,7 @@ _APART_S: Final = 0.3
 """Workers that notice the same run are this far apart at most, so that not all of them start a host for it."""
 _BATCH: Final = 200
 _LATE: Final = float("inf")
+_NEVER: Final = 2**63 - 1
 
 
 class Hosting(Service):
@@ -72,6 +73,8 @@ class Hosting(Service):
         self._apart_s = random.random() * _APART_S
         self._seen = -1
         self._looked_at = 0.0
+        self._due_at = _NEVER
+        """When the next run becomes due that needs other code."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -95,7 +98,8 @@ class Hosting(Service):
         host = self._host
         now = host.loop.time()
         count = host.store.change_count()
-        if count == self._seen and now - self._looked_at < _LOOK_S and not self._supervisor.hosts:
+        quiet = count == self._seen and now - self._looked_at < _LOOK_S and host.store.now() < self._due_at
+        if quiet and not self._supervisor.hosts:
             return
         self._seen, self._looked_at = count, now
         demand: Demand = await host.reader.call(
@@ -116,6 +120,8 @@ class Hosting(Service):
         """Return the codes that only a host can serve, each with since when it is wanted."""
         own = {version.id for version in self._host.carried.versions.values()}
         now = self._host.store.now()
+        coming = [at for code, at in demand.later.items() if parts_of(code)[0] not in (UNBOUND, *own)]
+        self._due_at = min(coming, default=_NEVER)
         found: list[tuple[str, float]] = []
         for code, since in demand.due.items():
             version_id, _ = parts_of(code)

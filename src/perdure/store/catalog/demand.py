@@ -22,11 +22,13 @@ class Demand(NamedTuple):
 
     Attributes:
         due: code to since when a run that needs it is due, or its worker is gone, in microseconds.
+        later: code to when the next run that needs it will be due, where none is now.
         parked: the codes of runs that are parked because they cannot be run.
         carried: ids of the versions that live workers carry, to whether one of these was deployed with it.
     """
 
     due: Mapping[str, int]
+    later: Mapping[str, int]
     parked: frozenset[str]
     carried: Mapping[int, bool]
 
@@ -34,18 +36,20 @@ class Demand(NamedTuple):
 def demand(run: Run, queues: Sequence[str], now: int) -> Demand:
     """Return what runs of these queues need. Costs a few looks for each code that runs wait with, however many do."""
     due: dict[str, int] = {}
+    later: dict[str, int] = {}
     for queue in queues:
         codes = _standing(run, queue)
         if codes:
             for priority, code, _, head_at in run(("levels", queue, codes))[0]:
-                if priority is not None and head_at is not None and head_at <= now:
-                    due[code] = min(head_at, due.get(code, head_at))
+                if priority is not None and head_at is not None:
+                    times = due if head_at <= now else later
+                    times[code] = min(head_at, times.get(code, head_at))
     bereft, parked, carriers = run(
         ("bereft_codes", tuple(queues)), ("parked_codes", tuple(queues), f"{FOR_CODE}%"), ("carriers",)
     )
     for code, since in bereft:
         due[code] = min(since, due.get(code, since))
-    return Demand(due, frozenset(code for (code,) in parked), _carried(carriers))
+    return Demand(due, _without(later, due), frozenset(code for (code,) in parked), _carried(carriers))
 
 
 def _standing(run: Run, queue: str) -> tuple[str, ...]:
@@ -57,6 +61,10 @@ def _standing(run: Run, queue: str) -> tuple[str, ...]:
             break
         codes.append(found)
     return tuple(codes)
+
+
+def _without(later: Mapping[str, int], due: Mapping[str, int]) -> dict[str, int]:
+    return {code: at for code, at in later.items() if code not in due}
 
 
 def _carried(carriers: Rows) -> dict[int, bool]:
@@ -72,13 +80,20 @@ def demand_of(runs: Iterable[RunRow], workers: Iterable[WorkerRow], queues: Sequ
     known = {worker.id: worker for worker in workers}
     live = {worker.id for worker in known.values() if worker.state == "live"}
     due: dict[str, int] = {}
+    later: dict[str, int] = {}
     parked: set[str] = set()
     for row in runs:
         since = row.wake_at
         if row.owner is not None and row.owner in known and row.owner not in live:
             since = row.updated_at
-        if row.queue in queues and since is not None and since <= now:
-            due[row.code] = min(since, due.get(row.code, since))
+        if row.queue in queues and since is not None:
+            times = due if since <= now else later
+            times[row.code] = min(since, times.get(row.code, since))
         if row.queue in queues and row.status == "parked" and (row.detail or "").startswith(FOR_CODE):
             parked.add(row.code)
-    return Demand(due, frozenset(parked), _carried([(known[one].versions, known[one].parent) for one in live]))
+    return Demand(
+        due,
+        _without(later, due),
+        frozenset(parked),
+        _carried([(known[one].versions, known[one].parent) for one in live]),
+    )

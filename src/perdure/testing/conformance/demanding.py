@@ -34,7 +34,10 @@ class DemandingContract(Contract):
         future = Author("future", store.now())
         accept(store, future.create(version_id=10, wake_at=store.now() + 3600 * SECOND))
         now = store.now()
-        due = store.catalog.demand(("default",), now).due
+        found = store.catalog.demand(("default",), now)
+        due = found.due
+        assert found.later.keys() == {"10 order"}
+        assert found.later["10 order"] > now + 3500 * SECOND
         assert due.keys() == {"0 order", "7 order", "8 order"}
         assert now - 10 * SECOND < due["7 order"] < now - 8 * SECOND
         assert store.catalog.demand(("default", "far"), now).due.keys() == {*due, "9 order"}
