@@ -139,6 +139,8 @@ class Engine(Operations):
             settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
             waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
         )  # fmt: skip
+        if carried.watch is not None:
+            carried.watch.install()
         worker = Worker(host, self._name, only=self._only, parent=self._parent, plan=self._plan(carried))
         await worker.start()
         return worker
@@ -199,6 +201,8 @@ class Engine(Operations):
                 await worker.stop(self._settings.grace_us / 1_000_000)
         finally:
             self._checker.close()
+            if worker is not None and worker.host.carried.watch is not None:
+                worker.host.carried.watch.remove()
             await connection.close()
 
     async def __aenter__(self) -> Self:

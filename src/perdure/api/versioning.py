@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
 import tempfile
 from dataclasses import dataclass, fields
 from functools import partial
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from perdure.api.acting import default_actor
 from perdure.api.settings import COUNTS, DURATIONS
 from perdure.errors import BlobsMissing, InvalidValue, NoSource, UsageError
+from perdure.loading.watching import Watch, process_started
+from perdure.loading.watching import registered as modules_of
 from perdure.model.duration import microseconds
 from perdure.runtime.carried import NOTHING, Carried, Version
 from perdure.runtime.hosts.plan import Plan
@@ -218,7 +221,10 @@ class Registrar:
         versions = {
             one.definition.workflow: Version(one.version_id, one.label, one.definition.config) for one in registered
         }
-        return Carried(versions, survey.resources(), roots=survey.release.roots, folders=survey.folders)
+        return Carried(
+            versions, survey.resources(), roots=survey.release.roots, folders=survey.folders,
+            watch=_watch(survey, registered[0]),
+        )  # fmt: skip
 
     def publish(self, survey: Survey) -> list[Registered]:
         """Make what a survey found known, and say in the log what that leads to."""
@@ -258,6 +264,20 @@ class Registrar:
                     definition.workflow, DEFAULT_CHANNEL, hold, at=self._store.now(), actor=self._actor,
                     reason="new versions are held until they are promoted",
                 )  # fmt: skip
+
+
+def _watch(survey: Survey, registered: Registered) -> Watch:
+    """Return what compares the modules that are imported from now on; those that were before are compared here.
+
+    Raises:
+        SourceChangedOnDisk: what is loaded is not what is on disk.
+    """
+    canonical = {path: sha256 for definition in survey.definitions for path, sha256 in definition.parts.items()}
+    release = survey.release
+    name = f"{registered.definition.workflow}@{registered.label}"
+    watch = Watch(release.roots, modules_of(release.manifest, canonical), name)
+    watch.check_loaded(sys.modules, process_started())
+    return watch
 
 
 def _decide(

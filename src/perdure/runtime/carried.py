@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.loading.watching import Watch
 
 
 class Version(NamedTuple):
@@ -44,6 +45,7 @@ class Carried(NamedTuple):
         resources: the data files of the versions, by path, as they were registered.
         roots: first-party names of the release.
         folders: where its first-party code lies.
+        watch: keeps this process from importing first-party code that is not the registered one.
         is_host: whether it is a version host. It takes no runs that are bound to none: those are for what is deployed.
     """
 
@@ -52,6 +54,7 @@ class Carried(NamedTuple):
     is_host: bool = False
     roots: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    watch: Watch | None = None
 
     def joined(self, more: Carried) -> Carried:
         """Return this and what was registered later."""
