@@ -82,10 +82,8 @@ class Store(Protocol):
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
-    @property
-    def catalog(self) -> Catalog:
-        """What this database knows of versions. Usable while the store is open."""
-        ...
+    catalog: Catalog
+    """What this database knows of versions. Usable while the store is open."""
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.
