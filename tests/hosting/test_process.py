@@ -70,7 +70,9 @@ async def test_sets_have_the_same_order_in_all_hosts(tmp_path: Path, tmp_db: str
 
 async def test_a_script_is_the_module_of_its_name_and_main_too(tmp_path: Path, tmp_db: str) -> None:
     body = "import sys\nreturn __name__, sys.modules['__main__'] is sys.modules['flow'], type(Thing()).__module__"
-    script = flow(body, "class Thing: ...\n")["shop/flow.py"] + "\nif __name__ == '__main__':\n    raise SystemExit(9)\n"
+    script = (
+        flow(body, "class Thing: ...\n")["shop/flow.py"] + "\nif __name__ == '__main__':\n    raise SystemExit(9)\n"
+    )
     job = make_job(tmp_path, {"flow.py": script}, await make_database(tmp_db), "flow:order")
     async with hosted(job) as host:
         await told(host)
@@ -81,11 +83,9 @@ async def test_what_old_code_prints_is_logged_and_is_no_state(
     tmp_path: Path, tmp_db: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "perdure.hosts")
-    head = "import sys\nprint('{\"state\": \"idle\"}')\nprint('to errors', file=sys.stderr)\n"
-    job = make_job(
-        tmp_path, flow("logging.getLogger('shop').warning('careful')\nprint('last', end='')", head + "import logging\n"),
-        await make_database(tmp_db),
-    )  # fmt: skip
+    head = "import sys, logging\nprint('{\"state\": \"idle\"}')\nprint('to errors', file=sys.stderr)\n"
+    body = "logging.getLogger('shop').warning('careful')\nprint('last', end='')"
+    job = make_job(tmp_path, flow(body, head), await make_database(tmp_db))
     async with hosted(job) as host:
         await told(host, "ready")
         await answer(tmp_db)
