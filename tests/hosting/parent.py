@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-import time
 from pathlib import Path
 
 from perdure.runtime.hosts.forkserver import WarmSpawner
@@ -25,10 +25,9 @@ async def main(file: str, how: str) -> None:
         hosts.append(await spawner(job))
         await hosts[-1].told()
     if how == "shared pipe" and not os.fork():
-        time.sleep(60)  # holds our ends of the pipes open, as a pool of processes would
-        os._exit(0)
+        signal.pause()  # holds our ends of the pipes open, as a pool of processes would
     print("hosts", *(one.pid for one in hosts), flush=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 
 asyncio.run(main(*sys.argv[1:]))
