@@ -13,6 +13,7 @@ from perdure.api.context import (
     patched,
     publish,
     random,
+    resource,
     sleep,
     step_info,
     uuid4,
@@ -78,14 +79,14 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "EnvironmentMismatch", "Event",
-    "EventType", "GuardBusy", "GuardConflict", "GuardError", "HostCrashed", "IdConflict", "InvalidValue", "LeaseLost",
-    "NoSource", "NotInSnapshot", "NotPublished", "PerdureError", "Queue", "QueueChange", "QueueHandle", "QueueInfo",
-    "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound",
-    "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge",
+    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "EnvironmentMismatch",
+    "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError", "HostCrashed", "IdConflict", "InvalidValue",
+    "LeaseLost", "NoSource", "NotInSnapshot", "NotPublished", "PerdureError", "Queue", "QueueChange", "QueueHandle",
+    "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo",
+    "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge",
     "SourceChangedOnDisk", "Start", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
     "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun",
     "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict", "VerdictKind", "VersionClosed",
-    "VersionError", "VersionLoadFailed", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard", "info", "now",
-    "patched", "publish", "random", "sleep", "step", "step_info", "uuid4", "workflow",
+    "VersionError", "VersionLoadFailed", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard", "info",
+    "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

@@ -235,7 +235,7 @@ async def test_case_que_07(url: str) -> None:
         for name in "bc":
             await one.start(job, name, queue="q", partition_key="k")
         store = two.connection.store
-        request = ClaimRequest(two._worker.id, ("q",), ("job",), 5, only="a")  # type: ignore[union-attr]
+        request = ClaimRequest(two._worker.id, ("q",), ("0 job",), 5, only="a")  # type: ignore[union-attr]
         for _ in range(5):
             await asyncio.sleep(0.05)
             assert (store.claim(request, claims_for(request.worker_id)) or Claims([])).taken == []

@@ -41,7 +41,7 @@ def claim_and_die(store: Store, run_workflow: str, ids: CommitIds) -> None:
     now = store.now()
     name = uuid7()
     store.register(WorkerRow(name, name, "host", 1, "live", now, now, now + 50_000, '["default"]', "[]"))
-    request = ClaimRequest(name, ("default",), (run_workflow,), 1)
+    request = ClaimRequest(name, ("default",), (f"0 {run_workflow}",), 1)
     who = Claimant(name, "3.11", 3)
     claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, ids.take()))
     assert claims is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from perdure.store.memory import MemoryStore
 from perdure.verify.evidence import SETTINGS, Case, Fact, Grave, QueueFacts, Standing
@@ -35,6 +36,7 @@ class MemoryEvidence:
                 row.workflow,
                 row.priority,
                 row.partition_key,
+                row.version_id,
             )
             facts = [Fact._make(event[1:]) for event in self._store._events[row.id]]
             inbox = [message.n for message in self._store._inbox[row.id]]
@@ -55,7 +57,10 @@ class MemoryEvidence:
 
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:
         for row in self._store._runs.values():  # it looks for them when they are asked for
-            yield row.queue, row.workflow, row.priority, row.partition_key or ""
+            yield row.queue, row.code, row.priority, row.partition_key or ""
+
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        return iter(())  # what is about versions is looked at where it has to be stored
 
     def strays(self) -> Iterator[tuple[str, str]]:
         for table in ("_events", "_inbox", "_tags"):

@@ -137,7 +137,7 @@ def test_a_damaged_run_keeps_no_other_from_being_claimed(
     connection.execute(damage)
     claimed: list[str] = []
     for _ in range(4):
-        found = store.claim(ClaimRequest("w1", ("default",), ("order",), 2), claims_for("w1"))
+        found = store.claim(ClaimRequest("w1", ("default",), ("0 order",), 2), claims_for("w1"))
         assert found is not None
         claimed += [one.row.id for one in found.taken]
     store.close()

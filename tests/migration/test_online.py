@@ -63,7 +63,8 @@ from perdure.store import migrate
 
 backend, folder = sys.argv[1], Path(sys.argv[3])
 shutil.copytree(Path(perdure.store.__file__).parent / "sql", folder / "sql")
-(folder / "sql" / backend / "0003_future_pre.sql").write_text(sys.argv[4])
+number = len([each for each in (folder / "sql" / backend).iterdir() if each.name[:4].isdigit()]) + 1
+(folder / "sql" / backend / f"{number:04d}_future_pre.sql").write_text(sys.argv[4])
 migrate.files = lambda _: folder
 print("ready", flush=True)
 sys.exit(main.run(["migrate", "--db", sys.argv[2]]))
@@ -116,7 +117,7 @@ def test_workers_of_this_release_go_on_while_two_newer_processes_migrate(
     for one in newer:
         finished = one.finish(within=40)
         assert finished.code == 0, finished.err
-        assert "0003_future_pre" in finished.out
+        assert "_future_pre" in finished.out
     assert "all" not in worker.out.split()
     worker.expect("all", within=60)
     finished = worker.finish()
@@ -127,7 +128,7 @@ def test_workers_of_this_release_go_on_while_two_newer_processes_migrate(
     for n in range(RUNS):
         types = [event.type for event in store.load(f"run-{n}")]
         assert (types.count("run_claimed"), types.count("step_completed"), types[-1]) == (1, 4, "run_completed")
-    assert next(fact.value for fact in store.stats().facts if fact.name == "schema").endswith("0003_future_pre")
+    assert next(fact.value for fact in store.stats().facts if fact.name == "schema").endswith("_future_pre")
     store.close()
 
 

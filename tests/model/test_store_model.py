@@ -210,8 +210,8 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(
         self, worker_id: str, limit: int, *, take_over: bool, narrow: bool, only: str | None, shares: tuple[int, ...]
     ) -> None:
-        workflows = ("wf1",) if narrow else ("wf0", "wf1")
-        request = ClaimRequest(worker_id, ("q0", "q1"), workflows, limit, take_over, only, shares)
+        codes = ("0 wf1",) if narrow else ("0 wf0", "0 wf1")
+        request = ClaimRequest(worker_id, ("q0", "q1"), codes, limit, take_over, only, shares)
         decided: dict[str, Any] = {}
         decide = claims_for(worker_id)
 

@@ -58,7 +58,7 @@ def die_once(store: Store, name: str, commit_id: int) -> None:
     now = store.now()
     store.register(WorkerRow(name, name, "h", 1, "live", now, now, now + LEASE_US, "[]", "[]"))
     who = Claimant(name, "3.11", 3)
-    request = ClaimRequest(name, ("default",), ("suspect",), 5)
+    request = ClaimRequest(name, ("default",), ("0 suspect",), 5)
     claims = store.claim(request, lambda row, recent, at: decide(row, recent, who, at, commit_id))
     assert claims is not None
     assert [claimed.row.id for claimed in claims.taken] == ["s"]

@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, path: Path) -> Iterator[Store]:
 
 
 def request(limit: int = 10) -> ClaimRequest:
-    return ClaimRequest("w1", ("default",), ("order",), limit)
+    return ClaimRequest("w1", ("default",), ("0 order",), limit)
 
 
 def taken(store: Store, limit: int = 10) -> int:

@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "a run that has not ended is purged", "store/memory.py",
-        "if row.status not in TERMINAL:\n            return Closed(row.status)\n        _check_values(write)", "_check_values(write)",
+        "if row.status not in TERMINAL:\n            return Closed(row.status)\n        check_values(write)", "check_values(write)",
         f"{_STORES}::test_a_run_that_is_not_terminal_is_not_purged[memory]",
     ),
     Mutant(

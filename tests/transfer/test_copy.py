@@ -18,12 +18,14 @@ import perdure
 from perdure.cli import main as cli
 from perdure.errors import StoreCorrupt, UsageError
 from perdure.model.claim import ClaimRequest
-from perdure.model.run import Tombstone, WorkerRow
+from perdure.model.run import RunRow, Tombstone, WorkerRow
 from perdure.model.write import Create
 from perdure.store import bulk
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.bulk import DERIVED, TABLES, open_bulk
+from perdure.store.catalog.base import Catalog
 from perdure.testing.author import Author, claims_for, worker
+from perdure.testing.conformance.publishing import publish, set_route, set_status, sha
 from perdure.transfer import copy as copying
 from perdure.transfer.copy import copy
 from perdure.verify.database import verify
@@ -179,7 +181,7 @@ def test_what_is_hard_to_move_arrives_as_it_was(kind: str, urls: Callable[[str],
     for number, run_id in enumerate((strange, "z", "\U0001f600", "\uffff", "Z ", "\u00e9")):
         author = Author(run_id, store.now())
         store.commit([author.create(priority=number)])
-        claims = store.claim(ClaimRequest("gone", ("default",), ("order",), 1, only=run_id), claims_for("gone"))
+        claims = store.claim(ClaimRequest("gone", ("default",), ("0 order",), 1, only=run_id), claims_for("gone"))
         assert claims is not None
         author.follow(claims.taken[0])
         store.commit([author.step(bytes(range(256)) * 4096)])
@@ -274,7 +276,7 @@ def test_every_table_and_column_of_a_store_is_moved_or_made_again(
     columns = columns_of(kind, urls, new_database)
     known = {table.name: set(table.columns) for table in TABLES}
     assert set(columns) == (set(known) - ({"event"} if kind == "sqlite" else set())) | (DERIVED & set(columns))
-    derived = {"run": {"no", "due_queue"}, "queue": {"counted"}}
+    derived = {"run": {"no", "due_queue", "code"}, "queue": {"counted"}}
     for name, found in columns.items():
         if name in known:
             assert found - derived.get(name, set()) == known[name], name
@@ -322,3 +324,45 @@ def test_the_command_says_what_it_did(urls: Callable[[str], str], capsys: pytest
     assert cli.run(["copy", "--from", "sqlite://", "--to", target]) == 2
     assert cli.run(["copy", "--from", source, "--to", source]) == 2
     assert bulk.MARK_NUMBER == 9999
+
+
+def stock(catalog: Catalog) -> tuple[object, ...]:
+    """Return all that a catalog says."""
+    shelf = catalog.shelf("order")
+    files = [sha("v1"), sha("v2"), sha("")]
+    found = catalog.definition(1), catalog.release(2), sorted(catalog.blobs(files)), catalog.log("order")
+    return (*found, shelf.known.versions, shelf.known.labels, shelf.routes)
+
+
+@pytest.mark.parametrize("path", [("sqlite", "postgres", "mariadb", "sqlite"), ("mariadb", "mariadb")])
+def test_versions_and_runs_bound_to_them_are_moved(path: tuple[str, ...], urls: Callable[[str], str]) -> None:
+    current = urls(path[0])
+    store = opened(current)
+    for text, semver in (("v1", "1.0.0"), ("v2", "2.0.0-rc.1"), ("v1", "1.1.0")):
+        publish(store.catalog, text, semver, "order", "refund")
+    set_route(store.catalog, {"1.0.0": 95, "2.0.0-rc.1": 5})
+    set_status(store.catalog, 3, "withdrawn")
+    store.commit([Author("bound", store.now()).create(version_id=1, version_count=store.catalog.count())])
+    before = stock(store.catalog)
+    store.close()
+    for number, kind in zip(range(5, 99, 2), path[1:], strict=False):
+        target = urls(kind)
+        copy(current, target, quiet)
+        current = target
+        store = opened(current)
+        assert stock(store.catalog) == before
+        assert store.catalog.count() == len(store.catalog.log("order")) + len(store.catalog.log("refund"))
+        row = store.get("bound")
+        assert isinstance(row, RunRow)
+        assert row.version_id == 1
+        (one, _) = publish(store.catalog, f"on {current}", None, "order", "refund")
+        assert one.version_id == number  # numbers go on behind what is there
+        store.close()
+        before = stock_of(current)
+
+
+def stock_of(url: str) -> tuple[object, ...]:
+    store = opened(url)
+    found = stock(store.catalog)
+    store.close()
+    return found

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli import main
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StoreCorrupt
 from perdure.model.event import CHAIN_START, Draft, sealed
 from perdure.verify.database import verify
 from perdure.verify.examination import RULES
@@ -179,10 +179,20 @@ def test_an_acknowledged_run_that_is_not_there_is_found(sound: Path) -> None:
 def test_a_torn_file_is_a_finding_and_not_a_crash(sound: Path, tmp_path: Path) -> None:
     path = tmp_path / "torn.db"
     data = bytearray(sound.read_bytes())
-    page = len(data) // 4096 // 2
-    data[page * 4096 : (page + 3) * 4096] = bytes(3 * 4096)
+    page = data.index(b"step_completed", 16 * 4096) // 4096  # one of the log, and not of the schema
+    data[page * 4096 : (page + 1) * 4096] = bytes(4096)
     path.write_bytes(data)
     assert "file" in {finding.rule for finding in verify(f"sqlite:///{path}").findings}
+
+
+def test_a_file_whose_schema_is_torn_is_an_error_that_says_so(sound: Path, tmp_path: Path) -> None:
+    path = tmp_path / "torn.db"
+    data = bytearray(sound.read_bytes())
+    page = data.index(b"version_change_no_update before update") // 4096
+    data[page * 4096 : (page + 1) * 4096] = bytes(4096)
+    path.write_bytes(data)
+    with pytest.raises(StoreCorrupt, match="malformed"):
+        verify(f"sqlite:///{path}")
 
 
 def test_the_command_exits_with_1_and_lists_what_it_found(

@@ -18,6 +18,7 @@
     │   ├── StoreUnavailable      store_unavailable  try again later
     │   ├── StoreCorrupt          store_corrupt
     │   ├── SchemaTooNew          schema_too_new
+    │   ├── BlobsMissing          blobs_missing      internal: files of a release are still to be stored
     │   └── StoreConflict         store_conflict     internal: an append lost its race
     ├── GuardError                guard              a write of the application that is guarded
     │   ├── GuardConflict         guard_conflict     the request id was used for something else
@@ -69,7 +70,7 @@ from perdure.errors.run import (
     RunTimedOut,
 )
 from perdure.errors.step import StepFailed, StepInterrupted, StepTimedOut
-from perdure.errors.store import SchemaTooNew, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
+from perdure.errors.store import BlobsMissing, SchemaTooNew, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
 from perdure.errors.version import (
     EnvironmentMismatch,
     HostCrashed,
@@ -88,6 +89,7 @@ from perdure.errors.version import (
 )
 
 __all__ = [
+    "BlobsMissing",
     "CodecError",
     "Diverged",
     "EnvironmentMismatch",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perdure.errors.root import PerdureError
 
 
@@ -46,6 +48,22 @@ class SchemaTooNew(StoreError):
 
     code = "schema_too_new"
     default_hint = "upgrade perdure in this environment"
+
+
+class BlobsMissing(StoreError):
+    """Internal: a release is registered before all of its files are stored.
+
+    Args:
+        sha256s: what is missing, by the SHA-256 of its bytes.
+    """
+
+    code = "blobs_missing"
+
+    sha256s: tuple[str, ...]
+
+    def __init__(self, sha256s: Iterable[str]) -> None:
+        self.sha256s = tuple(sha256s)
+        super().__init__(f"{len(self.sha256s)} files of the release are not stored")
 
 
 class StoreConflict(StoreError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from perdure.errors import UsageError
+from perdure.store.base import StoreOptions, open_store
 from perdure.version.manifest import Blob, make_blob
 
 if TYPE_CHECKING:
@@ -36,8 +36,22 @@ class FolderOfBlobs:
                 yield make_blob(file.read_bytes())._replace(sha256=sha256)
 
 
+class DatabaseOfBlobs:
+    """Contents as the database of the runs keeps them."""
+
+    def __init__(self, job: Job) -> None:
+        self._url = job.url
+
+    def fetch(self, wanted: Collection[str]) -> Iterable[Blob]:
+        """Give those of these SHA-256 that there are."""
+        store = open_store(self._url, StoreOptions(create=False, migrate=False, read_only=True))
+        store.open()
+        try:
+            yield from store.catalog.blobs(wanted)
+        finally:
+            store.close()
+
+
 def open_blobs(job: Job) -> Blobs:
     """Return where the contents of a job's files are."""
-    if not job.blobs:
-        raise UsageError("the job names no folder of blobs")
-    return FolderOfBlobs(Path(job.blobs))
+    return FolderOfBlobs(Path(job.blobs)) if job.blobs else DatabaseOfBlobs(job)

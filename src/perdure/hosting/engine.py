@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.api.engine import Engine
+from perdure.runtime.carried import Carried, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from perdure.api.decorators import Workflow
+    from perdure.runtime.connection import Connection
     from perdure.runtime.hosts.job import Job
 
 
 class HostedEngine(Engine):
-    """An engine as a host needs it: it says whether it has anything to do, and leaves within the time that is left."""
+    """An engine as a host needs it.
+
+    It registers nothing: it is told what it carries. It says whether it has anything to do, and leaves within the time
+    that is left.
+
+    Args:
+        job: what the host is told.
+        workflows: those that were loaded, by the id of the version that each is.
+        tree: the folder that the release was unpacked into.
+    """
+
+    def __init__(self, job: Job, workflows: Mapping[int, Workflow[Any, Any]], tree: Path) -> None:
+        super().__init__(job.url, list(workflows.values()), **{"create": False, "migrate": False, **job.settings})
+        self._parent = job.parent
+        versions = {
+            entry.workflow: Version(entry.version_id, entry.label, entry.config)
+            for entry in job.entries
+            if entry.version_id in workflows
+        }
+        paths = [path for path in job.manifest if not path.endswith(".py")]
+        self._carried = Carried(versions, _Files(tree, paths), is_host=True)
+
+    async def _carry(self, connection: Connection) -> Carried:  # noqa: ARG002 - it is told what it carries
+        return self._carried
 
     @property
     def is_idle(self) -> bool:
@@ -33,12 +58,25 @@ class HostedEngine(Engine):
         return self._settings.grace_us / 1_000_000
 
 
-def open_engine(job: Job, workflows: Mapping[int, Workflow[Any, Any]]) -> HostedEngine:
-    """Return the engine of a host, not yet open.
+class _Files(Mapping[str, bytes]):
+    """The data files of a release, read when they are asked for. Their folder was checked, and is private."""
 
-    Args:
-        job: what the host is told.
-        workflows: those that were loaded, by the id of the version that each is.
-    """
-    found: Iterable[Workflow[Any, Any]] = workflows.values()
-    return HostedEngine(job.url, list(found), **{"create": False, "migrate": False, **job.settings})
+    def __init__(self, tree: Path, paths: list[str]) -> None:
+        self._tree = tree
+        self._paths = frozenset(paths)
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self._paths:
+            raise KeyError(path)
+        return (self._tree / path).read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def open_engine(job: Job, workflows: Mapping[int, Workflow[Any, Any]], tree: Path) -> HostedEngine:
+    """Return the engine of a host, not yet open."""
+    return HostedEngine(job, workflows, tree)

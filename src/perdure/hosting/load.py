@@ -34,11 +34,13 @@ class Loaded(NamedTuple):
         workflows: by the id of the version that each is.
         causes: why others cannot run, likewise.
         notices: what differs from what was recorded.
+        tree: the folder that the release is in.
     """
 
     workflows: dict[int, Workflow[Any, Any]]
     causes: dict[int, Cause]
     notices: list[str]
+    tree: Path = Path()
 
 
 def load(job: Job) -> Loaded:
@@ -48,8 +50,8 @@ def load(job: Job) -> Loaded:
     causes = _mismatches(job, comparison)
     entries = [entry for entry in job.entries if entry.version_id not in causes]
     workflows: dict[int, Workflow[Any, Any]] = {}
+    tree: Path | None = None
     if entries:
-        tree: Path | None = None
         try:
             tree = _unpacked(job)
             guard = _barred(job, tree)
@@ -65,7 +67,7 @@ def load(job: Job) -> Loaded:
                 causes[entry.version_id] = _cause(entry.version, error, tree)
         guard.install()  # whatever came before it meanwhile: it has to be the first
         _be_main(entries)
-    return Loaded(workflows, causes, comparison.notices)
+    return Loaded(workflows, causes, comparison.notices, tree or Path())
 
 
 def foreign_modules(job: Job) -> list[str]:

@@ -83,7 +83,7 @@ class _Host:
     async def work(self) -> None:
         """Work until there is a reason to leave."""
         loop = asyncio.get_running_loop()
-        engine = open_engine(self._job, self._loaded.workflows)
+        engine = open_engine(self._job, self._loaded.workflows, self._loaded.tree)
         self._listen(loop, engine)
         try:
             await engine.open()

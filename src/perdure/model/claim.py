@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from perdure.model.code import UNBOUND
 from perdure.model.event import Draft, Event, Tail, seal, tail_of
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change
@@ -25,6 +26,7 @@ TAIL_EVENTS = 24
 
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
+_PARK: str = EventType.RUN_PARKED.value
 _RUNNING: str = Status.RUNNING.value
 _PARKED: str = Status.PARKED.value
 
@@ -34,8 +36,8 @@ class ClaimRequest(NamedTuple):
 
     worker_id: str
     queues: tuple[str, ...]
-    workflows: tuple[str, ...]
-    """Names of the workflows whose code the worker has; it never takes another run."""
+    codes: tuple[str, ...]
+    """What the worker has the code of (`perdure.model.code`); it never takes another run."""
     limit: int
     take_over: bool = True
     """Also take runs whose owner is marked dead."""
@@ -59,12 +61,14 @@ class Claimed(NamedTuple):
     """A run that was just claimed, or parked instead because it kills its workers."""
 
     row: RunRow
-    """As it was before the claim."""
+    """As it was before the claim, but for the version that it is bound to by it."""
     append: Append
     recent: tuple[Event, ...]
     """The end of the log before the claim, in order: at most `TAIL_EVENTS` events."""
     deaths: int
     parked: bool
+    bound: tuple[int, str] | None = None
+    """Version and label that the run, which was bound to none, is bound to by this claim."""
     returned: bool = False
     """It was only taken from a worker that is gone, for whoever has its code."""
 
@@ -105,7 +109,10 @@ def fatal_reason(released: Event) -> str | None:
     return str(facts.get("reason")) if facts.get("fatal") else None
 
 
-def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, commit_id: int) -> Claimed:
+def decide(
+    row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, commit_id: int,
+    binding: tuple[int, str] | None = None,
+) -> Claimed:  # fmt: skip
     """Return the append that claims ``row`` for ``who``, or parks it as poison.
 
     Args:
@@ -114,7 +121,9 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
         who: the claiming worker.
         now: the database's clock.
         commit_id: id of the append.
+        binding: version and label of the worker's code, for a run that is bound to none.
     """
+    bound = binding if row.version_id == UNBOUND else None
     deaths = count_deaths(recent)
     poison = deaths >= who.max_deaths
     epoch = row.epoch + 1
@@ -128,10 +137,35 @@ def decide(row: RunRow, recent: tuple[Event, ...], who: Claimant, now: int, comm
         )  # fmt: skip
     else:
         reason, after, owner = None, _RUNNING, who.worker_id
-        draft = claim_draft(who, row.status, row.workflow_version, now)
+        draft = claim_draft(who, row.status, row.workflow_version if bound is None else bound[1], now)
     change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
     append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
-    return Claimed(row, append, recent, deaths, poison)
+    if bound is not None and not poison:
+        row = row._replace(version_id=bound[0], workflow_version=bound[1])
+    return Claimed(row, append, recent, deaths, poison, bound if not poison else None)
+
+
+def park(
+    row: RunRow, recent: tuple[Event, ...], worker_id: str, now: int, commit_id: int, *, reason: str, remedy: str
+) -> Claimed:
+    """Return the append that parks a run which is due, because no worker can run it.
+
+    Args:
+        row: the run as the claim transaction sees it.
+        recent: the last events of its log, in order, at least one.
+        worker_id: the worker that found out.
+        now: the database's clock.
+        commit_id: id of the append.
+        reason: what stands in the way, in one line.
+        remedy: what to do.
+    """
+    facts = {"worker": worker_id, "reason": reason, "help": remedy}
+    draft = Draft(_PARK, now, state=_change(row.status, EventType.RUN_PARKED), detail=msgspec.json.encode(facts))
+    append = Append(
+        row.id, seal(row.id, tail_of(recent[-1]), (draft,), row.epoch, commit_id),
+        Change(row.status, row.epoch, _PARKED, row.epoch, None, None, 0, reason, now),
+    )  # fmt: skip
+    return Claimed(row, append, recent, 0, parked=True)
 
 
 def hand_over(row: RunRow, recent: tuple[Event, ...], now: int, commit_id: int) -> Claimed:

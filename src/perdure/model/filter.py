@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from perdure.model.code import parts_of
 from perdure.model.queue import QueueChange, QueueRow
 from perdure.model.run import WorkerRow
 
@@ -27,12 +28,22 @@ class RunFilter(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """How many runs of a queue and workflow are due, and since when the oldest is."""
+    """How many runs of a queue that need one code are due, and since when the oldest is."""
 
     queue: str
-    workflow: str
+    code: str
     due: int
     oldest_wake_at: int
+
+    @property
+    def workflow(self) -> str:
+        """Name of the workflow."""
+        return parts_of(self.code)[1]
+
+    @property
+    def version_id(self) -> int:
+        """The version they are bound to."""
+        return parts_of(self.code)[0]
 
 
 class QueueState(NamedTuple):
@@ -74,7 +85,7 @@ class StoreStats(NamedTuple):
     runs: dict[str, int]
     """Status to number of runs."""
     waiting: tuple[QueueStats, ...]
-    """Due and unowned runs by queue and workflow."""
+    """Due and unowned runs by queue and code."""
     workers: tuple[WorkerRow, ...]
     """Known workers, by id."""
     facts: tuple[Fact, ...]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perdure.model.code import UNBOUND, code_of
+
 
 class RunRow(NamedTuple):
     """The run as listings and claims see it. The field order is the column order of the table ``run``.
@@ -38,6 +40,13 @@ class RunRow(NamedTuple):
     updated_at: int
     partition_key: str | None = None
     """Whose run it is, as far as its queue is concerned: what is fair and limited by key."""
+    version_id: int = UNBOUND
+    """The version it is bound to; `UNBOUND` while there is none. ``workflow_version`` is the label it was bound by."""
+
+    @property
+    def code(self) -> str:
+        """What a worker must have to run it."""
+        return code_of(self.workflow, self.version_id)
 
 
 class Tombstone(NamedTuple):
@@ -83,6 +92,15 @@ class WorkerRow(NamedTuple):
     """JSON array of the queues it serves."""
     workflows: str
     """JSON array of the workflows it can run."""
+    versions: str = "[]"
+    """JSON array of the ids of the versions it carries."""
+    parent: str | None = None
+    """The worker that started it to carry them; None for one that was deployed."""
+
+
+def lost_worker(owner: str, now: int) -> WorkerRow:
+    """Return the row of an owner of runs that has none: dead, so that its runs are taken over."""
+    return WorkerRow(owner, owner, "", 0, "dead", now, now, now, "[]", "[]")
 
 
 class Heartbeat(NamedTuple):

@@ -16,7 +16,8 @@ class Create(NamedTuple):
     """Record a new run and the first events of its log.
 
     Answered by `Existing` when the id is taken, also by a tombstone; by `Committed` when it is taken by this very
-    create, sent before; by `Counted` when the run is to be owned at once and its queue counts its claims.
+    create, sent before; by `Counted` when the run is to be owned at once and its queue counts its claims; by `Outdated`
+    when its version was chosen by what is no longer so.
     """
 
     row: RunRow
@@ -26,6 +27,8 @@ class Create(NamedTuple):
     tags: tuple[tuple[str, str], ...] = ()
     deduplication_key: str | None = None
     """While a run of the same queue with this key has not ended, the create is answered by `Existing` with that run."""
+    version_count: int | None = None
+    """What the database's count of changes of versions was as the run's version was chosen; None: it has none."""
 
 
 class Change(NamedTuple):
@@ -134,11 +137,17 @@ class Counted(NamedTuple):
     queue: str
 
 
+class Outdated(NamedTuple):
+    """Versions, labels or routes have changed since the version of a new run was chosen: choose again."""
+
+    version_count: int
+
+
 class Failed(NamedTuple):
     """This write alone cannot be stored, for a reason of its own (a value the database refuses)."""
 
     error: Exception
 
 
-Outcome = Committed | Existing | Conflict | Missing | Closed | Counted | Failed
+Outcome = Committed | Existing | Conflict | Missing | Closed | Counted | Outdated | Failed
 COMMITTED = Committed()

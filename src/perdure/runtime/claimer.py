@@ -41,12 +41,15 @@ class Claimer:
         host = self._host
         limit = min(host.free, CLAIM_BATCH)
         queues, shares = self._shares.of(limit)
-        request = ClaimRequest(who.worker_id, queues, tuple(host.workflows), limit, only=only, shares=shares)
+        codes = host.carried.codes(host.workflows)
+        request = ClaimRequest(who.worker_id, queues, codes, limit, only=only, shares=shares)
 
         def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
-            if row.workflow not in host.workflows:
+            if row.code not in codes:
                 return hand_over(row, recent, now, host.commit_ids.take())
-            return decide(row, recent, who, now, host.commit_ids.take())
+            version = host.carried.versions.get(row.workflow)
+            binding = None if version is None else version.binding
+            return decide(row, recent, who, now, host.commit_ids.take(), binding)
 
         answer = await self._ask(request, judge)
         taken = [claimed for claimed in answer.taken if not claimed.returned]

@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, claim_draft
+from perdure.model.code import UNBOUND
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import Status
@@ -27,6 +28,7 @@ from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
 from perdure.runtime.returning import Returns
 from perdure.runtime.services.eviction import Eviction
+from perdure.runtime.services.hosting import Hosting
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
 from perdure.runtime.watchdog import Watchdog
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat, RunRow
     from perdure.model.write import Create, Outcome
     from perdure.runtime.host import Host
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.service import Service
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
@@ -48,9 +51,18 @@ ISOLATION_S = 10.0
 class Worker:
     """See the module. All methods run on the engine's event loop."""
 
-    def __init__(self, host: Host, name: str | None = None, *, only: str | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        name: str | None = None,
+        *,
+        only: str | None = None,
+        parent: str | None = None,
+        plan: Plan | None = None,
+    ) -> None:
         self.host = host
         self._only = only
+        self._parent = parent
         self.id: str = uuid7()
         """Of this incarnation: a worker that was declared dead goes on under a new one."""
         self.name: str = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -63,6 +75,8 @@ class Worker:
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
+        if plan is not None:
+            self._services.append(Hosting(host, plan, lambda: self.id, only=only))
         self._claim_wanted = False
         self._claimer = Claimer(host, self.want_claim)
         self._starved = False
@@ -94,6 +108,8 @@ class Worker:
             self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
             msgspec.json.encode([] if self._only else host.settings.queues).decode(),
             msgspec.json.encode(sorted(host.workflows)).decode(),
+            msgspec.json.encode(sorted(version.id for version in host.carried.versions.values())).decode(),
+            self._parent,
         )  # fmt: skip
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
@@ -170,6 +186,13 @@ class Worker:
     @property
     def _claimant(self) -> Claimant:
         return Claimant(self.id, self.host.python, self.host.settings.max_deaths)
+
+    def carries(self, workflow: str, version_id: int) -> bool:
+        """Whether a run bound so may be executed here. One that is bound to none is bound by a claim of its own."""
+        version = self.host.carried.versions.get(workflow)
+        if version is None:
+            return version_id == UNBOUND and workflow in self.host.workflows
+        return version.id == version_id
 
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""

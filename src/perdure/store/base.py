@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
+    from perdure.store.catalog.base import Catalog
     from perdure.store.migrate import SchemaText
 
     Decide = Callable[[RunRow, tuple[Event, ...], int], Claimed]
@@ -81,6 +82,11 @@ class Store(Protocol):
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
 
+    @property
+    def catalog(self) -> Catalog:
+        """What this database knows of versions. Usable while the store is open."""
+        ...
+
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.
 
@@ -113,7 +119,7 @@ class Store(Protocol):
         """Claim up to ``request.limit`` due runs in one short transaction.
 
         Due: unowned with ``wake_at <= now``; also, with ``take_over``, owned by a worker that is ``dead`` or ``left``.
-        Only runs of the given queues *and* workflows: rows that the worker cannot run never hide ones it can; with
+        Only runs of the given queues *and* codes: rows that the worker cannot run never hide ones it can; with
         ``only``, that run and no other, whatever its queue. Each claim is the append that ``decide`` returns. A worker
         whose own row is not ``live`` gets nothing.
 
@@ -124,7 +130,7 @@ class Store(Protocol):
         rank of its first run is not before the key's last turn in a ``fair`` queue: keys take turns.
 
         A run that keeps a slot of a full queue, whose owner is gone for longer than `perdure.store.slots.STRANDED_US`
-        and whose workflow is not among those given, is handed to ``decide`` too, after all others and beside the limit:
+        and whose code is not among those given, is handed to ``decide`` too, after all others and beside the limit:
         it is to be handed over (`perdure.model.claim.hand_over`) to whoever has its code.
 
         Limits are checked and taken in this transaction, by `perdure.model.queue.Allowance`; what they refuse hides

@@ -21,7 +21,9 @@ from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
 from perdure.model.url import shown_url
 from perdure.store.base import backend_of
+from perdure.store.catalog.rows import AliasRow, ChangeRow, LabelRow, ReleaseRow, RouteRow, VersionRow
 from perdure.store.migrate import UNFINISHED
+from perdure.version.manifest import Blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,13 +50,18 @@ class Table(NamedTuple):
         return tuple(row[self.columns.index(name)] for name in self.key)
 
 
-_LANE = ("queue", "workflow", "priority", "partition_key")
+_LANE = ("queue", "code", "priority", "partition_key")
 TABLES = (
     Table("request", Tombstone._fields, ("run_id",)),
     Table("worker", WorkerRow._fields, ("id",)),
     Table("run", RunRow._fields, ("id",)),
     Table("event", Event._fields, ("run_id", "seq")),
     Table("inbox", Message._fields, ("run_id", "n")),
+    Table(
+        "run_upgrade",
+        ("run_id", "new_epoch", "from_version", "to_version", "plan_id", "forced", "actor", "reason", "at"),
+        ("run_id", "new_epoch"),
+    ),
     Table(
         "queue",
         (
@@ -68,8 +75,15 @@ TABLES = (
     Table("deduplication", ("queue", "key", "run_id"), ("queue", "key")),
     Table("slot", ("run_id", "queue", "epoch"), ("run_id",)),
     Table("lane", (*_LANE, "turn_at"), _LANE, remade=True),
+    Table("definition_blob", (*Blob._fields, "created_at"), ("sha256",)),
+    Table("release_tree", ReleaseRow._fields, ("id",)),
+    Table("definition_version", VersionRow._fields, ("id",)),
+    Table("version_label", LabelRow._fields, ("seq",)),
+    Table("definition_alias", AliasRow._fields, ("sha256", "scheme", "version_id")),
+    Table("version_change", ChangeRow._fields, ("n",)),
+    Table("route", RouteRow._fields, ("workflow", "channel", "revision")),
 )  # fmt: skip
-"""What is moved, in this order: an event and a message belong to a run."""
+"""What is moved, in this order: an event and a message belong to a run, a label to a version, that to a release."""
 DERIVED = frozenset({"tag", "event_log", "schema_migration", "meta", "refusal"})
 """Tables that each backend fills by itself."""
 COUNTS = (
@@ -78,8 +92,12 @@ COUNTS = (
     "select count(*) from {request}",
     "select count(*) from {inbox}",
     "select coalesce(sum(changes), 0) from {queue}",
+    "select count(*) from {definition_blob}",
+    "select count(*) from {version_change}",
 )
-"""What changes whenever anything in a store changes: logs and tombstones only grow, messages are counted."""
+"""What changes whenever anything in a store changes: logs and tombstones only grow, messages are counted.
+
+Contents of files may be removed and others added, which nobody takes for the same: each is compared in the end."""
 
 
 class Bulk(Protocol):
@@ -216,7 +234,12 @@ class Statements:
         order = ", ".join(f"{self.named([name])} desc" for name in table.key)
         return f"select {self.named(table.key)} from {self.table(table.name)} order by {order} limit 1"  # noqa: S608
 
+    def count_versions(self) -> str:
+        """Return what makes the count of changes of versions anew, where nobody has read it yet."""
+        count = f"select count(*) from {self.table('version_change')}"  # noqa: S608
+        return f"update {self.table('meta')} set version_count = ({count})"  # noqa: S608
+
     def counts(self, log: str = "event") -> tuple[str, ...]:
         """Return what counts a store."""
-        names = {name: self.table(name) for name in ("run", "request", "inbox", "queue")} | {"event": self.table(log)}
+        names = {table.name: self.table(table.name) for table in TABLES} | {"event": self.table(log)}
         return tuple(sql.format_map(names) for sql in COUNTS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from perdure.store.catalog.instrumented import InstrumentedCatalog
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -36,6 +38,7 @@ class Instrumented:
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
+        self.catalog: InstrumentedCatalog = InstrumentedCatalog(inner.catalog, self._call)
         self._translate = translate
         self._counts: dict[str, list[float]] = {}
         self._commits = 0

@@ -114,8 +114,8 @@ class Line:
             return []
         rows = self.fetch("stranded", self.name, self.now - STRANDED_US)
         found = [candidate(row).row for row in rows]
-        served = self._request.workflows
-        return [run for run in found if run.workflow not in served and run.id not in self._damaged]
+        served = self._request.codes
+        return [run for run in found if run.code not in served and run.id not in self._damaged]
 
     def aftermath(self) -> list[Call]:
         """Return what notes whose turn it was, and forgets slots that do not count any more; for after the claim."""
@@ -144,10 +144,10 @@ class Line:
             self._hold()
             return
         fair = self._row is not None and bool(self._row.fair)
-        for priority, workflow, keyed, head_at in self.fetch("levels", self.name, self._request.workflows):
+        for priority, code, keyed, head_at in self.fetch("levels", self.name, self._request.codes):
             if head_at is None or head_at > self.now:
                 continue
-            source = Keys(self, workflow, priority, fair=fair) if keyed else Plain(self, workflow, priority)
+            source = Keys(self, code, priority, fair=fair) if keyed else Plain(self, code, priority)
             yield source, (place_of(self._row, priority, head_at), head_at, "", _UNSEEN)
 
     def _own(self) -> list[Candidate]:
@@ -155,14 +155,14 @@ class Line:
         found: list[Candidate] = []
         ageing = None if self._row is None else self._row.ageing_us
         if self._take_over:
-            for row in self.fetch("bereft", self.name, self._request.workflows, ageing):
+            for row in self.fetch("bereft", self.name, self._request.codes, ageing):
                 one = candidate(row)
                 rank = -1 if ageing is None else one.row.updated_at
                 found.append(one._replace(rank=rank, holds=has_slot(self.fetch, self._row, one.row)))
         for run_id in self._slots.returning:
             found += [candidate(row)._replace(holds=True) for row in self.fetch("numbered", run_id)]
-        served = self._request.workflows
-        found = [one for one in found if one.row.workflow in served and one.row.id not in self._damaged]
+        served = self._request.codes
+        found = [one for one in found if one.row.code in served and one.row.id not in self._damaged]
         return sorted(found, key=self._place)
 
 

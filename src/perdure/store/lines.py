@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.model.write import SetQueue
 
 Lane = tuple[str, str, int, str]
-"""Queue, workflow, priority, partition key: runs that come one after the other."""
+"""Queue, code, priority, partition key: runs that come one after the other."""
 
 
 class _Candidate(NamedTuple):
@@ -131,7 +131,7 @@ class Lines:
         found = []
         for run in self._runs.values():
             since = None if run.owner is None else gone_since(run.owner)
-            foreign = run.queue == queue and run.workflow not in request.workflows
+            foreign = run.queue == queue and run.code not in request.codes
             if foreign and since is not None and since <= now - STRANDED_US:
                 found.append(run)
         return found
@@ -248,7 +248,7 @@ class Lines:
 
 
 def _lane(row: RunRow) -> Lane:
-    return row.queue, row.workflow, row.priority, row.partition_key or ""
+    return row.queue, row.code, row.priority, row.partition_key or ""
 
 
 def _turn_of(candidate: _Candidate) -> tuple[tuple[int, int], int, str, int]:

@@ -14,7 +14,7 @@ from perdure.errors import StoreError, UsageError
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, QueueStats, StoreStats
-from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
+from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow, lost_worker
 from perdure.model.status import GOING_ON, TERMINAL, Status
 from perdure.model.write import (
     COMMITTED,
@@ -27,16 +27,19 @@ from perdure.model.write import (
     Failed,
     Missing,
     Outcome,
+    Outdated,
     Purge,
     Send,
     SetQueue,
 )
 from perdure.store.base import Capabilities
+from perdure.store.catalog.memory import MemoryCatalog
+from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
@@ -46,7 +49,6 @@ if TYPE_CHECKING:
 
 _CAPABILITIES = Capabilities("memory", inline=True, durability=("memory",), shared=False)
 _WAKEABLE = frozenset({Status.PENDING, Status.WAITING})
-_INT64 = range(-(2**63), 2**63)
 
 
 def open_store(url: str, options: StoreOptions) -> Store:
@@ -84,6 +86,10 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
+        self.catalog: MemoryCatalog = MemoryCatalog(
+            self._check, self._lock, self.now, self._runs.values, self._workers.values
+        )
+        """What is known of versions."""
 
     def open(self) -> None:
         """Allow use."""
@@ -134,7 +140,7 @@ class MemoryStore:
             case Purge():
                 return self._purge(write)
             case SetQueue():
-                _check_values(value for _, value in write.values)
+                check_values(value for _, value in write.values)
                 self._lines.set(write)
                 return COMMITTED
 
@@ -149,9 +155,11 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
-        _check_row(row)
-        _check_values(value for event in write.events for value in event)
-        _check_values(text for tag in write.tags for text in tag)
+        if write.version_count not in (None, self.catalog.count()):
+            return Outdated(self.catalog.count())
+        check_row(row)
+        check_values(value for event in write.events for value in event)
+        check_values(text for tag in write.tags for text in tag)
         self._runs[row.id] = row
         self._events[row.id] = list(write.events)
         self._inbox[row.id] = []
@@ -186,8 +194,8 @@ class MemoryStore:
                 detail=change.detail,
                 updated_at=change.at,
             )
-            _check_row(row)
-        _check_values(value for event in write.events for value in event)
+            check_row(row)
+        check_values(value for event in write.events for value in event)
         self._runs[write.run_id] = row
         if change is not None:
             self._lines.woken(row)
@@ -205,7 +213,7 @@ class MemoryStore:
             return Missing(self._tombstones.get(message.run_id))
         if row.status in TERMINAL:
             return Closed(row.status)
-        _check_values(message)
+        check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
         row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._runs[message.run_id] = row
@@ -219,7 +227,7 @@ class MemoryStore:
             return Missing(self._tombstones.get(write.run_id))
         if row.status not in TERMINAL:
             return Closed(row.status)
-        _check_values(write)
+        check_values(write)
         self._tombstones[row.id] = Tombstone(
             row.id, row.workflow, row.input_digest, row.status, write.at, write.actor, write.reason
         )
@@ -244,13 +252,17 @@ class MemoryStore:
                 if outcome is not COMMITTED:
                     message = "a claim does not fit the run it was made for"
                     raise StoreError(message, run_id=one.row.id)
+                if one.bound is not None:
+                    version_id, label = one.bound
+                    held = self._runs[one.row.id]
+                    self._runs[one.row.id] = held._replace(version_id=version_id, workflow_version=label)
                 if not (one.parked or one.returned):
                     self._lines.claimed(one.row, one.row.epoch + 1, now)
             return Claims(claimed, self._lines.held, self._lines.open_at)
 
     def _may_claim(self, row: RunRow, request: ClaimRequest, now: int) -> bool:
         wanted = row.queue in request.queues if request.only is None else row.id == request.only
-        if not wanted or row.workflow not in request.workflows:
+        if not wanted or row.code not in request.codes:
             return False
         if row.owner is None:
             return row.wake_at is not None and row.wake_at <= now
@@ -296,7 +308,7 @@ class MemoryStore:
                     dead.append(worker.id)
             owners = {row.owner for row in self._runs.values() if row.owner is not None}
             for owner in owners - set(self._workers):
-                self._workers[owner] = WorkerRow(owner, owner, "", 0, "dead", now, now, now, "[]", "[]")
+                self._workers[owner] = lost_worker(owner, now)
                 dead.append(owner)
             for worker in list(self._workers.values()):
                 if worker.state != "live" and worker.id not in owners:
@@ -361,7 +373,7 @@ class MemoryStore:
             for row in self._runs.values():
                 runs[row.status] = runs.get(row.status, 0) + 1
                 if row.wake_at is not None and row.wake_at <= now:
-                    due.setdefault((row.queue, row.workflow), []).append(row.wake_at)
+                    due.setdefault((row.queue, row.code), []).append(row.wake_at)
             waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
             workers = tuple(worker for _, worker in sorted(self._workers.items()))
             facts = (Fact("store", "memory: gone with the process"),)
@@ -371,29 +383,3 @@ class MemoryStore:
         """Nobody else can write here."""
         self._check()
         return 0
-
-
-def _check_row(row: RunRow) -> None:
-    """Refuse a row that contradicts itself, as a database's check constraints do."""
-    _check_values(row)
-    if not row.id or row.status not in set(Status):
-        message = f"no id, or no state {row.status!r}"
-        raise StoreError(message)
-    if (row.status == Status.RUNNING) != (row.owner is not None):
-        message = f"a run in state {row.status} with owner {row.owner!r}"
-        raise StoreError(message)
-    if row.wake_at is not None and row.status not in _WAKEABLE:
-        message = f"a run in state {row.status} with a wake-up time"
-        raise StoreError(message)
-
-
-def _check_values(values: Iterable[object]) -> None:
-    for value in values:
-        if value is not None and not isinstance(value, str | int | bytes):
-            message = f"{type(value).__name__} is no type of a column"
-            raise TypeError(message)
-        if isinstance(value, str):
-            value.encode()
-        elif isinstance(value, int) and value not in _INT64:
-            message = f"{value} does not fit into 64 bits"
-            raise OverflowError(message)

@@ -22,6 +22,7 @@ from perdure.model.write import (
     Failed,
     Missing,
     Outcome,
+    Outdated,
     Purge,
     Send,
     SetQueue,
@@ -82,6 +83,10 @@ class Book(Protocol):
 
     def key_holder(self, queue: str, key: str) -> RunRow | None:
         """Return the open run that has a deduplication key."""
+        ...
+
+    def version_count(self) -> int:
+        """Return the count of changes of versions, labels and routes."""
         ...
 
     def has_changed(self, queue: str, commit_id: int) -> bool:
@@ -246,7 +251,7 @@ class Settlement:
         row = self._book.row(write.row.id) or self._book.tombstone(write.row.id)
         if row is not None:
             return COMMITTED if self._is_there(write.events[0], write.events[-1]) else Existing(row)
-        refusal = self._queue_refuses(write)
+        refusal = self._queue_refuses(write) or self._version_refuses(write)
         if refusal is not None:
             return refusal
         self._runs[write.row.id] = Standing(write.row.status, write.row.epoch, len(write.events))
@@ -260,6 +265,12 @@ class Settlement:
                 return Counted(row.queue)
         holder = None if key is None else self._book.key_holder(row.queue, key)
         return None if holder is None else Existing(holder)
+
+    def _version_refuses(self, write: Create) -> Outcome | None:
+        if write.version_count is None:
+            return None
+        count = self._book.version_count()
+        return None if count == write.version_count else Outdated(count)
 
     def _open(self, run_id: str) -> Outcome | None:
         state = self._runs.get(run_id)

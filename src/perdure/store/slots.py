@@ -107,6 +107,11 @@ def counted(rows: Mapping[str, QueueRow], claimed: Iterable[Claimed], now: int) 
     return calls
 
 
+def binding(claimed: Iterable[Claimed]) -> list[Call]:
+    """Return what binds the runs that were bound to no version before they were claimed."""
+    return [("bind_run", one.row.id, *one.bound) for one in claimed if one.bound is not None]
+
+
 def settings_of(fetch: Fetch, name: str) -> QueueRow | None:
     """Return the settings of a queue."""
     found = fetch("get_queue", name)

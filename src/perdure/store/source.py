@@ -40,7 +40,7 @@ class Lane(NamedTuple):
 
     queue: str
     partition_key: str
-    workflow: str
+    code: str
     priority: int
 
 
@@ -86,11 +86,11 @@ class Listed:
 
 
 class Plain:
-    """Runs of one workflow and priority that have no key."""
+    """Runs of one code and priority that have no key."""
 
-    def __init__(self, desk: Desk, workflow: str, priority: int) -> None:
+    def __init__(self, desk: Desk, code: str, priority: int) -> None:
         self._desk = desk
-        self._where = (desk.name, workflow, priority, desk.now)
+        self._where = (desk.name, code, priority, desk.now)
         self._rows: list[Candidate] = []
         self._after = (_FIRST, _FIRST)
         self._ended = False
@@ -116,7 +116,7 @@ class Plain:
 
 
 class _Lane:
-    """The runs of one key, workflow and priority.
+    """The runs of one key, code and priority.
 
     Args:
         desk: the claim.
@@ -162,11 +162,11 @@ class _Lane:
 
 
 class Keys:
-    """Runs of one workflow and priority that have a key; the keys in the order of their turns."""
+    """Runs of one code and priority that have a key; the keys in the order of their turns."""
 
-    def __init__(self, desk: Desk, workflow: str, priority: int, *, fair: bool) -> None:
+    def __init__(self, desk: Desk, code: str, priority: int, *, fair: bool) -> None:
         self._desk = desk
-        self._workflow = workflow
+        self._code = code
         self._priority = priority
         self._fair = fair
         self._heap: list[tuple[int, str, int, _Lane]] = []
@@ -214,14 +214,14 @@ class Keys:
 
     def _load(self) -> None:
         desk = self._desk
-        where = (desk.name, self._workflow, self._priority)
+        where = (desk.name, self._code, self._priority)
         count = min(desk.expected + 1, _MOST_KEYS_AT_ONCE)
         found = desk.fetch("lanes", *where, desk.now, *self._last, count)
         self._ended = len(found) < count
         for turn, key, *head in found:
             self._last = (turn, key)
             if desk.allowance.admits(key):
-                lane = Lane(desk.name, key, self._workflow, self._priority)
+                lane = Lane(desk.name, key, self._code, self._priority)
                 known = None if not head else [] if head[0] is None else [candidate(head)]
                 heappush(self._heap, (turn, key, -1, _Lane(desk, lane, turn, known)))
             else:

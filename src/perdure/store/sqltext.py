@@ -1,4 +1,4 @@
-"""Named statements: SQL lives in ``store/sql/<backend>/queries.sql``, not in Python.
+"""Named statements: SQL lives in ``store/sql/<backend>/queries.sql`` and ``catalog.sql``, not in Python.
 
 A statement begins with a line ``-- name: purpose`` and ends before the next such line.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
+_FILES = ("queries.sql", "catalog.sql")
 _HEAD = re.compile(r"^-- ([a-z_]+): .+$", re.MULTILINE)
 
 
@@ -17,7 +18,8 @@ def queries(backend: str) -> dict[str, str]:
     Raises:
         ValueError: two statements have one name.
     """
-    text = (files("perdure.store") / "sql" / backend / "queries.sql").read_text("utf-8")
+    folder = files("perdure.store") / "sql" / backend
+    text = "\n".join(file.read_text("utf-8") for name in _FILES if (file := folder / name).is_file())
     found: dict[str, str] = {}
     heads = list(_HEAD.finditer(text))
     for head, following in zip(heads, [*heads[1:], None], strict=True):

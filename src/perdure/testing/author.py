@@ -63,6 +63,8 @@ class Author:
         partition_key: str | None = None,
         deduplication_key: str | None = None,
         owner: str | None = None,
+        version_id: int = 0,
+        version_count: int | None = None,
     ) -> Create:
         """Return the start of the run, due now unless ``wake_at`` says when; claimed for ``owner`` if given."""
         self.status = Status.PENDING
@@ -84,6 +86,7 @@ class Author:
             created_at=self.at,
             updated_at=self.at,
             partition_key=partition_key,
+            version_id=version_id,
         )
         started = Draft(EventType.RUN_STARTED.value, self.at, state=f">{Status.PENDING}", input=b"[]")
         events = self._seal(started)
@@ -91,7 +94,7 @@ class Author:
             claim = self.claimed(owner)
             events += claim.events
             row = row._replace(status=Status.RUNNING.value, owner=owner, epoch=1, wake_at=None)
-        return Create(row, events, fresh, tags, deduplication_key)
+        return Create(row, events, fresh, tags, deduplication_key, version_count)
 
     def step(
         self, result: bytes = b"null", *, op: str = "1", consumed: tuple[int, ...] = (), events: int = 1
@@ -153,10 +156,16 @@ def worker(worker_id: str, now: int, lease_us: int = 60_000_000) -> WorkerRow:
     return WorkerRow(worker_id, worker_id, "host", 1, "live", now, now, now + lease_us, "[]", "[]")
 
 
-def claims_for(worker_id: str, max_deaths: int = 3) -> Decide:
-    """Return what a worker passes to `perdure.store.base.Store.claim`."""
+def claims_for(worker_id: str, max_deaths: int = 3, binding: tuple[int, str] | None = None) -> Decide:
+    """Return what a worker passes to `perdure.store.base.Store.claim`.
+
+    Args:
+        worker_id: the worker.
+        max_deaths: claims in a row with nothing recorded between, after which a run is parked.
+        binding: version and label that runs are bound to which are bound to none.
+    """
     who = Claimant(worker_id, "3.11", max_deaths)
-    return lambda row, recent, now: decide(row, recent, who, now, next(_commit_ids))
+    return lambda row, recent, now: decide(row, recent, who, now, next(_commit_ids), binding)
 
 
 def _object(tags: tuple[tuple[str, str], ...]) -> str | None:

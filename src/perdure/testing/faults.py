@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, Store
+    from perdure.store.catalog.base import Catalog
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,6 +86,7 @@ class FaultyStore:
     ) -> None:
         self.inner = inner
         self.capabilities: Capabilities = inner.capabilities
+        self.catalog: Catalog = inner.catalog
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
         self.at = at

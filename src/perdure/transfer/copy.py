@@ -65,7 +65,7 @@ def copy(source_url: str, target_url: str, tell: Tell) -> Copied:
             _check(target_url, "target", tell)
             target.set_mark(None)
             behind_s = (source.now - target.now) / 1e6
-    runs, _, _, events, tombstones, messages, _ = counts
+    runs, _, _, events, tombstones, messages, *_ = counts
     return Copied(runs, events, tombstones, messages, resumed, behind_s)
 
 

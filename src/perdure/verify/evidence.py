@@ -44,6 +44,7 @@ class Standing(NamedTuple):
     workflow: str
     priority: int
     partition_key: str | None
+    version_id: int
 
 
 class Grave(NamedTuple):
@@ -103,7 +104,7 @@ QUEUES = """
 """
 CHANGES = "select queue, n, {} from queue_change order by queue, n"
 SLOTS = "select run_id, epoch from slot"
-LANES = "select queue, workflow, priority, partition_key from lane"
+LANES = "select queue, code, priority, partition_key from lane"
 
 
 def queue_facts(queues: Iterable[Sequence[Any]], changes: Iterable[Sequence[Any]]) -> Iterator[QueueFacts]:
@@ -144,6 +145,10 @@ class Evidence(Protocol):
 
     def slots(self) -> Iterator[tuple[str, int]]:
         """Yield run id and epoch of every slot."""
+        ...
+
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement without values, which means the same everywhere. One at a time."""
         ...
 
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:

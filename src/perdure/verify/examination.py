@@ -9,6 +9,7 @@ from typing import Any
 from perdure.verify import log, standing
 from perdure.verify.evidence import Case, Evidence, Finding, Grave
 from perdure.verify.queues import Ledger
+from perdure.verify.versions import Versions
 
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     log.readable,
@@ -54,6 +55,7 @@ def examine(evidence: Evidence, acknowledged: Iterable[str] = ()) -> Report:
     """
     report = Report()
     ledger = Ledger(evidence)
+    versions = Versions(evidence)
     present: set[str] = set()
     for case in evidence.cases():
         report.runs += 1
@@ -62,7 +64,9 @@ def examine(evidence: Evidence, acknowledged: Iterable[str] = ()) -> Report:
         for rule in RULES:
             report.findings.extend(rule(case))
         report.findings.extend(ledger.case(case))
+        report.findings.extend(versions.case(case))
     report.findings.extend(ledger.findings())
+    report.findings.extend(versions.findings())
     for grave in evidence.graves():
         report.findings.extend(_grave(grave, present))
         present.add(grave.run_id)

@@ -32,7 +32,7 @@ class Ledger:
         """Check one run, and remember when it had a slot."""
         row = case.row
         if row.wake_at is not None and row.partition_key is not None:
-            lane = (row.queue, row.workflow, row.priority, row.partition_key)
+            lane = (row.queue, f"{row.version_id} {row.workflow}", row.priority, row.partition_key)
             if lane not in self._lanes:
                 yield Finding("lane", row.id, None, "its line is not there: nobody will ever claim it")
         queue = self._queues.get(row.queue)

@@ -21,7 +21,7 @@ def reads(store: Store) -> int:
 
 
 def claim_cost(store: Store, name: str) -> int:
-    request = ClaimRequest(name, ("default",), ("order",), 5)
+    request = ClaimRequest(name, ("default",), ("0 order",), 5)
     before = reads(store)
     claimed = store.claim(request, claims_for(name))
     assert claimed is not None
@@ -55,7 +55,7 @@ def test_what_is_not_claimed_costs_nothing(store: Store, open_more: Callable[[],
     many = claim_cost(second, "w2")
     assert many <= few * 1.2 + 10, (few, many)
     idle = reads(second)
-    nothing = second.claim(ClaimRequest("w2", ("empty",), ("order",), 5), claims_for("w2"))
+    nothing = second.claim(ClaimRequest("w2", ("empty",), ("0 order",), 5), claims_for("w2"))
     assert nothing is not None
     assert not nothing.taken
     assert reads(second) - idle <= 40

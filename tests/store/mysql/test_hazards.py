@@ -128,7 +128,7 @@ def test_claimers_and_starters_do_not_stand_in_each_others_way(
         mine.register(worker(f"w{name}", mine.now(), 60_000_000))
         while True:
             last = done.is_set()
-            request = ClaimRequest(f"w{name}", ("default",), ("order",), 5)
+            request = ClaimRequest(f"w{name}", ("default",), ("0 order",), 5)
             claims = mine.claim(request, claims_for(f"w{name}"))
             assert claims is not None
             taken.extend(one.row.id for one in claims.taken)

@@ -109,7 +109,7 @@ def test_a_claim_whose_answer_is_lost_is_found(make: Callable[..., Store], proxy
     store.commit([Author("run-1", store.now()).create()])
     store.register(worker("w1", store.now()))
     proxy.on_commit(where, touching="event")
-    claims = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1"))
+    claims = store.claim(ClaimRequest("w1", ("default",), ("0 order",), 5), claims_for("w1"))
     assert proxy.cuts == 1
     assert claims is not None
     assert [one.row.id for one in claims.taken] == ["run-1"]
@@ -197,7 +197,7 @@ def test_a_claim_waits_for_nobody(make: Callable[..., Store], postgres_db: Datab
     with psycopg.connect(postgres_db.url) as other:
         other.execute("select 1 from perdure.run where id = 'run-1' for update")
         began = time.monotonic()
-        claims = store.claim(ClaimRequest("w1", ("default",), ("order",), 5), claims_for("w1"))
+        claims = store.claim(ClaimRequest("w1", ("default",), ("0 order",), 5), claims_for("w1"))
         assert time.monotonic() - began < 1
         assert claims is not None
         assert [one.row.id for one in claims.taken] == ["run-0", "run-2"]

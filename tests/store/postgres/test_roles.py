@@ -60,7 +60,7 @@ def use(store: Store) -> None:
     author = Author("run-1", store.now())
     assert store.commit([author.create(tags=(("a", "b"),))]) == [COMMITTED]
     store.register(worker("w1", store.now()))
-    claims = store.claim(ClaimRequest("w1", ("default",), ("order",), 1), claims_for("w1"))
+    claims = store.claim(ClaimRequest("w1", ("default",), ("0 order",), 1), claims_for("w1"))
     assert claims is not None
     (claimed,) = claims.taken
     author.follow(claimed)

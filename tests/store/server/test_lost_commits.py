@@ -103,7 +103,7 @@ def test_a_claim_that_was_committed_is_kept(store: Store, proxy: Proxy, where: W
     store.commit([author.create()])
     store.register(worker("w", store.now(), 60_000_000))
     proxy.on_commit(where, touching=LOG)
-    claimed = store.claim(ClaimRequest("w", ("default",), ("order",), 10), claims_for("w"))
+    claimed = store.claim(ClaimRequest("w", ("default",), ("0 order",), 10), claims_for("w"))
     assert proxy.cuts == 1
     assert claimed is not None
     assert [one.row.id for one in claimed.taken] == ["run-1"]

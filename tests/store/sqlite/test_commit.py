@@ -285,7 +285,7 @@ def test_refused_writes_are_no_evidence(store: Store) -> None:
 def test_a_claim_whose_commit_failed_is_looked_up(store: Store, *, done: bool) -> None:
     store.commit([Author("run-1", store.now()).create()])
     store.register(worker("w1", store.now()))
-    request = ClaimRequest("w1", ("default",), ("order",), 5)
+    request = ClaimRequest("w1", ("default",), ("0 order",), 5)
     LostCommit(store, done=done)
     if done:
         claims = store.claim(request, claims_for("w1"))

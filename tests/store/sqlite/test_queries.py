@@ -102,7 +102,7 @@ def fill(
 
 
 def claim_steps(store: SqliteStore) -> int:
-    request = ClaimRequest("w1", ("default", "other"), ("order", "refund"), 10)
+    request = ClaimRequest("w1", ("default", "other"), ("0 order", "0 refund"), 10)
     return steps(store, "writer", lambda: store.claim(request, claims_for("w1")))
 
 

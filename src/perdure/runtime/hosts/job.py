@@ -29,6 +29,7 @@ class Entry(NamedTuple):
         version_id: of the version.
         label: of the version, for messages.
         pinned: whether dependencies are part of the version, so that others than those recorded will not do.
+        config: its frozen configuration as canonical JSON; empty for none.
     """
 
     workflow: str
@@ -36,6 +37,7 @@ class Entry(NamedTuple):
     version_id: int
     label: str
     pinned: bool = False
+    config: str = ""
 
     @property
     def version(self) -> str:
@@ -55,6 +57,7 @@ class Job(msgspec.Struct, frozen=True):
         cache: folder to unpack into; made private to this user.
         url: of the database.
         settings: settings of the engine by name, ``codecs`` among them.
+        parent: id of the worker that starts the host.
         blobs: a folder with contents of files, each named by its SHA-256; empty for the database.
         elsewhere: names of first-party packages and modules of other versions, with a version that has each.
         deployed: folders of first-party code as it is deployed.
@@ -75,6 +78,7 @@ class Job(msgspec.Struct, frozen=True):
     cache: str
     url: str
     settings: dict[str, Any]
+    parent: str | None = None
     blobs: str = ""
     elsewhere: dict[str, str] = {}
     deployed: list[str] = []

@@ -186,6 +186,8 @@ class Batch:
         stale = tuple(create.row.id for create in creates if not create.fresh)
         if stale:
             self._run("check_free", stale)
+        for count in {create.version_count for create in creates if create.version_count is not None}:
+            self._run("check_versions", count)
         fill = self._known["tag_row"].fill
         tags = [fill((key, value, create.row.id)) for create in self._creates for key, value in create.tags]
         if tags:

@@ -179,6 +179,7 @@ class MysqlBulk:
     def set_mark(self, text: str | None) -> None:
         """Mark the database, or take the mark away."""
         if text is None:
+            self._query(_SQL.count_versions())
             self._query("delete from schema_migration where number = %s", (MARK_NUMBER,))
         else:
             values = (MARK_NUMBER, MARK_NAME, text, self.now)

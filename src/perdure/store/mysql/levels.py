@@ -29,7 +29,7 @@ class Line(NamedTuple):
     place: int
     """Of its queue, among those asked for."""
     queue: str
-    workflow: str
+    code: str
     name: str
     """Of the statement that finds its next level."""
 
@@ -39,15 +39,15 @@ def levels(
     known: dict[str, Statement],
     asked: Sequence[tuple[str, tuple[str, ...]]],
 ) -> list[Result]:
-    """Return (priority, workflow, is keyed, first time) for each level, highest first, of each queue and its workflows.
+    """Return (priority, code, is keyed, first time) for each level, highest first, of each queue and its codes.
 
     A row of nothing is added to each if there are workers to take over from.
     """
     found: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     below = {
-        Line(place, queue, workflow, name): _HIGHEST
-        for place, (queue, workflows) in enumerate(asked)
-        for workflow in workflows
+        Line(place, queue, code, name): _HIGHEST
+        for place, (queue, codes) in enumerate(asked)
+        for code in codes
         for name in (_PLAIN, _KEYED)
     }
     gone = [known["gone"].fill()]
@@ -55,7 +55,7 @@ def levels(
     while below:
         lines = list(below)
         parts = [
-            known[line.name].fill((line.queue, line.workflow, below[line], number)) for number, line in enumerate(lines)
+            known[line.name].fill((line.queue, line.code, below[line], number)) for number, line in enumerate(lines)
         ]
         unions = [_UNION.join(parts[start : start + _AT_ONCE]) for start in range(0, len(parts), _AT_ONCE)]
         results = run([*unions, *gone])
@@ -66,7 +66,7 @@ def levels(
         for result in results:
             for number, priority, head_at in result.rows:
                 line = lines[number]
-                found[line.place].append((priority, line.workflow, int(line.name == _KEYED), head_at))
+                found[line.place].append((priority, line.code, int(line.name == _KEYED), head_at))
                 if priority > _LOWEST:
                     below[line] = priority - 1
     return [_in_order(rows, over) for rows in found]

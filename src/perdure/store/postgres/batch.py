@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 _T, _N, _B = (TEXTS, texts), (NUMBERS, numbers), (BLOBS, blobs)
 _COLUMNS = {
     "insert_event": (_T, _N, _T, _T, _T, _T, _N, _N, _N, _N, _T, _N, _B, _B, _B, _B),
-    "insert_run": (_T, _T, _T, _T, _T, _N, _N, _T, _N, _N, _N, _N, _T, _T, _N, _N, _T, _T),
+    "insert_run": (_T, _T, _T, _T, _T, _N, _N, _T, _N, _N, _N, _N, _T, _T, _N, _N, _T, _N, _T),
     "change_run": (_T, _T, _N, _T, _N, _T, _N, _N, _T, _N),
     "check_places": (_T, _N),
     "check_free": (_T,),
+    "check_versions": (_N,),
     "insert_tag": (_T, _T, _T),
     "take_message": (_T, _N),
     "take_key": (_T, _T, _T),
@@ -167,6 +168,9 @@ class Batch:
         stale = [(create.row.id,) for create in self._creates if not create.fresh]
         if stale:
             self._call("check_free", stale)
+        counts = {create.version_count for create in creates if create.version_count is not None}
+        if counts:
+            self._call("check_versions", [(count,) for count in counts])
         tags = [(key, value, create.row.id) for create in self._creates for key, value in create.tags]
         if tags:
             self._call("insert_tag", tags)

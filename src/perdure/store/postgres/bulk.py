@@ -156,6 +156,7 @@ class PostgresBulk:
         """Mark the schema, or take the mark away."""
         name = self._sql.table("schema_migration")
         if text is None:
+            self._run(self._sql.count_versions())
             self._run(f"delete from {name} where number = %s", (MARK_NUMBER,))  # noqa: S608
         else:
             self._run(f"insert into {name} values (%s, %s, %s, %s)", (MARK_NUMBER, MARK_NAME, text, self.now))  # noqa: S608

@@ -61,6 +61,10 @@ class ServerBook(Generic[L]):
         found = self._fetch("key_holder", queue, key)
         return run_row(self._link, found[0][0]) if found else None
 
+    def version_count(self) -> int:
+        """Return the count of changes of versions, labels and routes."""
+        return int(self._fetch("version_count")[0][0])
+
     def has_changed(self, queue: str, commit_id: int) -> bool:
         """Whether a change of a queue is recorded."""
         return bool(self._fetch("change_by", queue, commit_id))

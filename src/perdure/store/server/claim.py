@@ -17,7 +17,7 @@ from perdure.model.queue import QueueRow
 from perdure.model.run import RunRow
 from perdure.store.line import Chosen, Line
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
-from perdure.store.slots import counted
+from perdure.store.slots import binding, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -51,7 +51,7 @@ def look(link: L, request: ClaimRequest, now: int) -> Outlook:
     if request.only is not None:
         return Outlook(due=True, then=now)
     due, then = False, LATE
-    for result in link.many(*(("levels", name, request.workflows) for name in request.queues)):
+    for result in link.many(*(("levels", name, request.codes) for name in request.queues)):
         for priority, _, _, head_at in result.rows:
             if priority is None:
                 due |= request.take_over
@@ -85,6 +85,7 @@ def claim(
     calls = [
         call
         for call in (
+            *binding(claimed),
             *chosen.aftermath(),
             *counted(settings, claimed, max((one.append.events[0].at for one in claimed), default=now)),
         )
@@ -139,7 +140,7 @@ def _choose(
 
 
 def _may_claim(link: L, row: RunRow, request: ClaimRequest) -> bool:
-    if row.workflow not in request.workflows:
+    if row.code not in request.codes:
         return False
     if row.owner is None:
         return True

@@ -10,8 +10,10 @@ from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat
 from perdure.model.write import COMMITTED, Append
+from perdure.store.catalog.sql import SqlCatalog
 from perdure.store.server import claim, lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
+from perdure.store.server.catalog import ServerGround
 from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
@@ -60,6 +62,9 @@ class ServerStore(Generic[L]):
         self.capabilities: Capabilities = dialect.capabilities
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the server's clock, as far as it is known here."""
+        ground = ServerGround[L](self._read, lambda work: self._transact("work", lambda link, _: work(link)))
+        self.catalog: SqlCatalog = SqlCatalog(ground, self._clock.now)
+        """What is known of versions."""
         self._links: Links[L] | None = None
         self._tails: Tails = Tails()
         self._damaged: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.model.run import Heartbeat
+from perdure.model.run import Heartbeat, lost_worker
 
 if TYPE_CHECKING:
     from perdure.model.run import WorkerRow
@@ -43,7 +43,7 @@ def sweep(link: Link, now: int) -> list[str]:
             dead.append(worker_id)
     for row in link.execute("orphans").rows:
         owner = str(row[0])
-        if link.execute("insert_worker", owner, owner, "", 0, "dead", now, now, now, "[]", "[]").affected == 1:
+        if link.execute("insert_worker", *lost_worker(owner, now)).affected == 1:
             dead.append(owner)
     link.execute("forget")
     return sorted(dead)

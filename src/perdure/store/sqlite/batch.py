@@ -139,6 +139,9 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     stale = [create.row.id for create in creates if not create.fresh]
     if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
+    expected = {create.version_count for create in creates if create.version_count is not None}
+    if expected and expected != {fetch(connection, "version_count")[0][0]}:
+        raise Doubt
     _execute(connection, _INSERT_RUN, [create.row for create in creates])
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:

@@ -69,6 +69,10 @@ class SqliteBook:
         found = fetch(self._connection, "key_holder", queue, key)
         return run_row(self._connection, found[0][0]) if found else None
 
+    def version_count(self) -> int:
+        """Return the count of changes of versions, labels and routes."""
+        return int(fetch(self._connection, "version_count")[0][0])
+
     def has_changed(self, queue: str, commit_id: int) -> bool:
         """Whether a change of a queue is recorded."""
         return bool(fetch(self._connection, "change_by", queue, commit_id))

@@ -140,6 +140,7 @@ class SqliteBulk:
                 writer.execute("insert into schema_migration values (?, ?, ?, unixepoch() * 1000000)", values)
                 return
             writer.execute(_LATEST)
+            writer.execute(_SQL.count_versions())
             writer.execute("delete from schema_migration where number = ?", (MARK_NUMBER,))
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import Event
 from perdure.store.line import Chosen, Line
 from perdure.store.settle import Doubt
-from perdure.store.slots import counted
+from perdure.store.slots import binding, counted
 from perdure.store.sqlite.batch import fetch, plain, run_row
 from perdure.store.sqlite.fault import sound
 from perdure.store.sqlite.queues import read_book, reading, run
@@ -65,7 +65,7 @@ def claim(
             _pass_over(row.id, damaged, "its log cannot be read")
     if not _record(connection, claimed, now, tails):
         claimed = _record_each(connection, claimed, now, tails, damaged)
-    run(connection, [*chosen.aftermath(), *counted(queues.rows, claimed, now)])
+    run(connection, [*binding(claimed), *chosen.aftermath(), *counted(queues.rows, claimed, now)])
     return chosen.answer(claimed)
 
 
@@ -155,7 +155,7 @@ def choose(
 
 
 def _may_claim(connection: apsw.Connection, row: RunRow, request: ClaimRequest, now: int) -> bool:
-    if row.workflow not in request.workflows:
+    if row.code not in request.codes:
         return False
     if row.owner is None:
         return row.wake_at is not None and row.wake_at <= now

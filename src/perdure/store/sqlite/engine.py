@@ -14,11 +14,13 @@ from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat, Message
 from perdure.store import memory
 from perdure.store.base import Capabilities
+from perdure.store.catalog.sql import SqlCatalog
 from perdure.store.instrumented import Instrumented
 from perdure.store.settle import Settlement, has_happened, is_text
-from perdure.store.sqlite import birth, claim, lease, listing, place, schema
+from perdure.store.sqlite import birth, build, claim, lease, listing, place, schema
 from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
 from perdure.store.sqlite.book import SqliteBook
+from perdure.store.sqlite.catalog import SqliteGround
 from perdure.store.sqlite.clock import Clock, Machine, this_machine
 from perdure.store.sqlite.facts import facts
 from perdure.store.sqlite.fault import ENVIRONMENT, sound, translate
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from perdure.store.base import Decide, Store, StoreOptions
 
 R = TypeVar("R")
-OLDEST_SQLITE = (3, 51, 3)
-"""Before it, two connections that write and checkpoint at the same moment can damage a WAL file."""
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
 _opening = threading.Lock()
 """Creating a file and opening it is one step for this process: a close in between would drop another store's locks."""
@@ -95,6 +95,8 @@ class SqliteStore:
         """Return the time on the common clock."""
         self.quiet_until: Callable[[], int] = int
         """Nothing is known: a look is cheap."""
+        self.catalog: SqlCatalog = SqlCatalog(SqliteGround(self._opened, self._write), self._clock.now)
+        """What is known of versions."""
         self._session: Session | None = None
         self._file = path
         self._identity: tuple[int, int] | None = None
@@ -110,7 +112,7 @@ class SqliteStore:
         """Connect, migrate, check what SQLite gives, and join the file's clock."""
         if self._session is not None:
             return
-        _check_options(self._options)
+        build.check(self._options)
         self._forget()
         with _opening:
             while self._session is None:
@@ -370,7 +372,7 @@ class SqliteStore:
     def stats(self) -> StoreStats:
         """Count what there is, and say what this database really is."""
         with self._opened().reading() as connection, sound():
-            found = facts(connection, self._path, fixed=self._options.trust_sqlite or _is_fixed())
+            found = facts(connection, self._path, fixed=self._options.trust_sqlite or build.is_fixed())
             return listing.stats(connection, self._clock.now(), (*found, self._tails.fact()))
 
     def change_count(self) -> int:
@@ -382,18 +384,3 @@ class SqliteStore:
             finally:
                 session.release()
         return self._seen_version
-
-
-def _check_options(options: StoreOptions) -> None:
-    if options.durability not in SYNCHRONOUS:
-        message = f"SQLite has no durability {options.durability!r}: it gives {' or '.join(SYNCHRONOUS)}"
-        hint = "`memory` is for memory://, `quorum` needs a database server with replicas"
-        raise UsageError(message, hint=hint)
-    if not (options.trust_sqlite or _is_fixed()):
-        message = f"SQLite {apsw.sqlite_lib_version()} can damage a database that several connections write to"
-        hint = "install apsw >= 3.51.3 as a wheel; or set trust_sqlite if your build carries the WAL-reset fix"
-        raise UsageError(message, hint=hint)
-
-
-def _is_fixed() -> bool:
-    return tuple(int(part) for part in apsw.sqlite_lib_version().split(".")[:3]) >= OLDEST_SQLITE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.model.run import Heartbeat
+from perdure.model.run import Heartbeat, lost_worker
 from perdure.store.sqlite.batch import SQL, fetch
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sweep(connection: apsw.Connection, now: int) -> list[str]:
     """
     dead = [worker_id for (worker_id,) in fetch(connection, "bury", now)]
     for (owner,) in fetch(connection, "orphans"):
-        connection.execute(SQL["insert_worker"], (owner, owner, "", 0, "dead", now, now, now, "[]", "[]"))
+        connection.execute(SQL["insert_worker"], lost_worker(owner, now))
         dead.append(owner)
     connection.execute(SQL["forget"])
     return sorted(dead)

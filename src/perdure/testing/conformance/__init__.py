@@ -15,8 +15,11 @@ database. For readable failures call ``pytest.register_assert_rewrite("perdure.t
 
 from __future__ import annotations
 
+from perdure.testing.conformance.binding import BindingContract
+from perdure.testing.conformance.cataloguing import CataloguingContract
 from perdure.testing.conformance.claiming import ClaimingContract
 from perdure.testing.conformance.creating import CreatingContract
+from perdure.testing.conformance.demanding import DemandingContract
 from perdure.testing.conformance.leasing import LeasingContract
 from perdure.testing.conformance.messaging import MessagingContract
 from perdure.testing.conformance.purging import PurgingContract
@@ -35,10 +38,13 @@ class StoreConformance(
     MessagingContract,
     PurgingContract,
     ClaimingContract,
+    BindingContract,
+    DemandingContract,
     QueueingContract,
     TurnsContract,
     LeasingContract,
     ReadingContract,
     SharingContract,
+    CataloguingContract,
 ):
     """All parts of the contract."""

@@ -234,7 +234,7 @@ class ClaimingContract(Contract):
             raise LookupError(row.id, recent, now)
 
         with pytest.raises(LookupError):
-            store.claim(ClaimRequest("w1", ("default",), ("order",), 3), fail)
+            store.claim(ClaimRequest("w1", ("default",), ("0 order",), 3), fail)
         assert len(claim(store)) == 3
 
     def test_the_time_of_a_claim_is_the_clock_of_the_store(self, store: Store, author: Author) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perdure.model.claim import ClaimRequest
+from perdure.model.code import code_of
 from perdure.model.run import RunRow
 from perdure.model.write import COMMITTED
 from perdure.testing.author import Author, claims_for, worker
@@ -90,10 +91,13 @@ def claim(
     take_over: bool = True,
     only: str | None = None,
     shares: tuple[int, ...] = (),
+    codes: tuple[str, ...] | None = None,
+    binding: tuple[int, str] | None = None,
 ) -> list[Claimed]:
-    """Claim as a worker does."""
-    request = ClaimRequest(worker_id, queues, workflows, limit, take_over, only, shares)
-    claims = store.claim(request, claims_for(worker_id))
+    """Claim as a worker does: runs of these workflows that are bound to no version, or what needs these codes."""
+    wanted = tuple(code_of(name) for name in workflows) if codes is None else codes
+    request = ClaimRequest(worker_id, queues, wanted, limit, take_over, only, shares)
+    claims = store.claim(request, claims_for(worker_id, binding=binding))
     assert claims is not None
     return claims.taken
 

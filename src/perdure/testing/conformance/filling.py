@@ -39,7 +39,7 @@ def add(store: Store, *run_ids: str, key: str | None = None, priority: int = 0, 
 
 def claims(store: Store, limit: int = 10, worker_id: str = "w1") -> Claims:
     """Claim and return the whole answer."""
-    found = store.claim(ClaimRequest(worker_id, ("default",), ("order",), limit), claims_for(worker_id))
+    found = store.claim(ClaimRequest(worker_id, ("default",), ("0 order",), limit), claims_for(worker_id))
     assert found is not None
     return found
 

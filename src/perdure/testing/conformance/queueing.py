@@ -166,7 +166,7 @@ class QueueingContract(Contract):
         def judge(row: RunRow, recent: tuple[Event, ...], at: int) -> Claimed:
             return hand_over(row, recent, at, 77) if row.workflow == "other" else claims_for("w2")(row, recent, at)
 
-        request = ClaimRequest("w2", ("default", "far"), ("order",), 5)
+        request = ClaimRequest("w2", ("default", "far"), ("0 order",), 5)
         answer = store.claim(request, judge)
         assert answer is not None
         assert [(one.row.id, one.returned) for one in answer.taken] == [("lost", True)]

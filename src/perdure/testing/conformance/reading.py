@@ -150,9 +150,9 @@ class ReadingContract(Contract):
         stats = store.stats()
         assert stats.runs == {"pending": 5, "completed": 1, "parked": 1}
         assert sorted(stats.waiting) == [
-            QueueStats("q1", "x", 2, now - 9 * SECOND),
-            QueueStats("q1", "y", 1, now - SECOND),
-            QueueStats("q2", "y", 1, now - 2 * SECOND),
+            QueueStats("q1", "0 x", 2, now - 9 * SECOND),
+            QueueStats("q1", "0 y", 1, now - SECOND),
+            QueueStats("q2", "0 y", 1, now - 2 * SECOND),
         ]
         assert [worker.id for worker in stats.workers] == ["w1", "w2"]
 

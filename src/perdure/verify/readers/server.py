@@ -19,7 +19,7 @@ Query = Callable[[str, Sequence[Any]], Iterator[tuple[Any, ...]]]
 _RUNS = """
     select
         id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
-        partition_key
+        partition_key, version_id
     from run
     where id > %s order by id limit 500
 """
@@ -98,6 +98,10 @@ class ServerEvidence:
     def slots(self) -> Iterator[tuple[str, int]]:
         """Yield run id and epoch of every slot."""
         yield from self._query(SLOTS, ())
+
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement without values."""
+        return self._query(sql, ())
 
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:
         """Yield every line of runs with a partition key."""

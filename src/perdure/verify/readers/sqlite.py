@@ -13,13 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 import apsw
 
-from perdure.errors import UsageError
+from perdure.errors import StoreCorrupt, UsageError
 from perdure.verify.evidence import CHANGES, LANES, QUEUES, SLOTS, Case, Fact, Grave, QueueFacts, Standing, queue_facts
 from perdure.verify.schema import check_schema
 
 _RUNS = """
     select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
-        partition_key
+        partition_key, version_id
     from run order by no
 """
 _FACTS = """
@@ -94,6 +94,10 @@ class SqliteEvidence:
         """Yield run id and epoch of every slot."""
         yield from self._rows(SLOTS)
 
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a statement without values."""
+        return self._rows(sql)
+
     def lanes(self) -> Iterator[tuple[str, str, int, str]]:
         """Yield every line of runs with a partition key."""
         yield from self._rows(LANES)
@@ -106,6 +110,7 @@ def opened(url: str) -> Iterator[SqliteEvidence]:
     Raises:
         UsageError: there is no such file, or it is no database of this program.
         SchemaTooNew: a newer release has migrated it.
+        StoreCorrupt: the file does not even say which tables it has.
     """
     path = _path(url)
     try:
@@ -122,6 +127,9 @@ def opened(url: str) -> Iterator[SqliteEvidence]:
     except (apsw.NotADBError, apsw.CantOpenError, apsw.IOError, apsw.BusyError) as error:
         message = f"{path}: cannot be read as a database: {error}"
         raise UsageError(message) from error
+    except apsw.CorruptError as error:  # in the schema itself; in a table it is a finding
+        message = f"{path}: {error}"
+        raise StoreCorrupt(message) from error
     finally:
         connection.close()
 

@@ -35,7 +35,7 @@ where reason = 'the batch does not fit' and (select count(*) from event where (r
 -- insert_run: create runs; the rows follow
 insert into run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, due_queue
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id, due_queue
 ) values
 
 -- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
@@ -44,6 +44,16 @@ where reason = 'the batch does not fit' and exists (select 1 from request where 
 
 -- check_count: the statement before must have found so many rows
 insert into refusal select reason from refusal where reason = 'the batch does not fit' and row_count() <> ?
+
+-- check_versions: nothing of versions, labels and routes may have changed since
+insert into refusal select reason from refusal
+where reason = 'the batch does not fit' and (select version_count from meta where id = 1) <> ?
+
+-- version_count: grows with every change of versions, labels and routes
+select version_count from meta where id = 1
+
+-- bind_run: bind a run that is bound to no version
+update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
 
 -- insert_tag: make runs findable by their tags; the rows follow
 insert into tag (`key`, value, run_no) values
@@ -132,7 +142,7 @@ where id in (?) and status in ('pending', 'running', 'waiting', 'paused')
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run where id = ?
 
 -- get_request: what a purged run left
@@ -168,12 +178,12 @@ do ?
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
 insert into worker (
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 )
 select v.* from (
     select
         ? as id, ? as name, ? as host, ? as pid, ? as state, ? as started_at, ? as heartbeat_at, ? as expires_at,
-        ? as queues, ? as workflows
+        ? as queues, ? as workflows, ? as versions, ? as parent
 ) as v
 where not exists (select 1 from worker as w where w.id = v.id)
 
@@ -237,12 +247,12 @@ select
     ?4, t.priority,
     (
         select r.wake_at from run as r
-        where r.due_queue = ?1 and r.partition_key is null and r.workflow = ?2 and r.priority = t.priority
+        where r.due_queue = ?1 and r.partition_key is null and r.code = ?2 and r.priority = t.priority
         order by r.wake_at limit 1
     )
 from (
     select max(priority) as priority from run
-    where due_queue = ?1 and partition_key is null and workflow = ?2 and priority <= ?3
+    where due_queue = ?1 and partition_key is null and code = ?2 and priority <= ?3
 ) as t
 where t.priority is not null
 
@@ -251,22 +261,22 @@ select
     ?4, t.priority,
     (
         select n.turn_at from lane as n
-        where n.queue = ?1 and n.workflow = ?2 and n.priority = t.priority
+        where n.queue = ?1 and n.code = ?2 and n.priority = t.priority
         order by n.turn_at limit 1
     )
 from (
     select max(priority) as priority from lane
-    where queue = ?1 and workflow = ?2 and priority <= ?3
+    where queue = ?1 and code = ?2 and priority <= ?3
 ) as t
 where t.priority is not null
 
--- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run force index (run_due)
 where
-    due_queue = ?1 and partition_key is null and workflow = ?2 and priority = ?3 and wake_at <= ?4
+    due_queue = ?1 and partition_key is null and code = ?2 and priority = ?3 and wake_at <= ?4
     and (wake_at > ?5 or (wake_at = ?5 and no > ?6))
 order by wake_at, no
 limit ?7
@@ -275,10 +285,10 @@ for update skip locked
 -- due_keyed: the same of one key
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run force index (run_due)
 where
-    due_queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4 and wake_at <= ?5
+    due_queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4 and wake_at <= ?5
     and (wake_at > ?6 or (wake_at = ?6 and no > ?7))
 order by wake_at, no
 limit ?8
@@ -287,49 +297,49 @@ for update skip locked
 -- lanes: the keys whose turn has come, from a place on
 select turn_at, partition_key from lane
 where
-    queue = ?1 and workflow = ?2 and priority = ?3 and turn_at <= ?4
+    queue = ?1 and code = ?2 and priority = ?3 and turn_at <= ?4
     and (turn_at > ?5 or (turn_at = ?5 and partition_key > ?6))
 order by turn_at, partition_key
 limit ?7
 
 -- hold_lane: keep others from joining a line; the next statement sees who has
-select 1 from lane where queue = ? and partition_key = ? and workflow = ? and priority = ? for update
+select 1 from lane where queue = ? and partition_key = ? and code = ? and priority = ? for update
 
 -- turn_lane: note a key's turn, or when the first of its runs is due
 update lane
 set
     turn_at = greatest(?5, coalesce((
         select r.wake_at from run as r
-        where r.due_queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4
+        where r.due_queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4
         order by r.wake_at limit 1
     ), ?5))
-where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+where queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
 
 -- drop_lane: forget a key of which nothing waits
 delete from lane
 where
-    queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+    queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
     and not exists (
         select 1 from run as r
-        where r.due_queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4
+        where r.due_queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4
     )
 
 -- bereft: runs of a queue whose owner is gone
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
     owner in (select w.id from worker as w where w.state <> 'live')
     and queue = ?1
-    and workflow in (?2)
+    and code in (?2)
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 for update skip locked
 
 -- stranded: runs of a queue whose owner is gone since before a time
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
     queue = ?1
@@ -340,7 +350,7 @@ for update skip locked
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where id = ?
 for update skip locked
@@ -348,7 +358,7 @@ for update skip locked
 -- only: one run that is due or owned, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
     id = ?
@@ -499,14 +509,14 @@ select queue, count(*) from run where owner is not null group by queue
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from tag
 inner join run on tag.run_no = run.no
 where tag.`key` = ? and tag.value = ?
@@ -542,15 +552,15 @@ limit ?
 -- count_runs: runs by state
 select status, count(*) from run group by status
 
--- waiting: what is due, by queue and workflow
-select due_queue, workflow, count(*), min(wake_at) from run
+-- waiting: what is due, by queue and code
+select due_queue, code, count(*), min(wake_at) from run
 where due_queue is not null and wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
-group by due_queue, workflow
-order by due_queue, workflow
+group by due_queue, code
+order by due_queue, code
 
 -- workers: known workers
 select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 from worker order by id
 
 -- migrations: what was applied

@@ -34,20 +34,29 @@ where exists (select 1 from perdure.event as e where e.run_id = p.run_id and e.s
 -- insert_run: create runs; no queue of those that are claimed as they are created may count its claims
 insert into perdure.run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 )
 select * from unnest(
     $1::text [], $2::text [], $3::text [], $4::text [], $5::text [], $6::bigint [], $7::bigint [], $8::text [],
     $9::bigint [], $10::bigint [], $11::bigint [], $12::bigint [], $13::text [], $14::text [], $15::bigint [],
-    $16::bigint [], $17::text []
+    $16::bigint [], $17::text [], $18::bigint []
 )
 where
     (
-        select perdure.fits(not exists (select 1 from perdure.queue as q where q.name = any($18::text []) and q.counted))
+        select perdure.fits(not exists (select 1 from perdure.queue as q where q.name = any($19::text []) and q.counted))
     )
 
 -- check_free: none of these ids may have been purged; asked after the insert, which waits for a purge under way
 select perdure.fits(not exists (select 1 from perdure.request where run_id = any($1::text [])))
+
+-- check_versions: nothing of versions, labels and routes may have changed since
+select perdure.fits((select m.version_count from perdure.meta as m where m.id = 1) = all($1::bigint []))
+
+-- version_count: grows with every change of versions, labels and routes
+select version_count from perdure.meta where id = 1
+
+-- bind_run: bind a run that is bound to no version
+update perdure.run set version_id = $2::bigint, workflow_version = $3::text where id = $1::text and version_id = 0
 
 -- insert_tag: make runs findable by their tags
 insert into perdure.tag (key, value, run_id) select * from unnest($1::text [], $2::text [], $3::text [])
@@ -160,7 +169,7 @@ where id = any(?::text []) and status in ('pending', 'running', 'waiting', 'paus
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run where id = ?
 
 -- get_request: what a purged run left
@@ -200,9 +209,9 @@ select set_config('lock_timeout', '200', true), set_config('idle_in_transaction_
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
 insert into perdure.worker (
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
 -- is_gone: whether a worker's runs may be taken over
 select 1 from perdure.worker where id = ? and state <> 'live'
@@ -249,23 +258,23 @@ where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.o
 
 -- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
 -- row of nothing if there are workers to take over from
-with recursive plain (workflow, priority) as (
+with recursive plain (code, priority) as (
     select
         w.name,
         (
             select r.priority from perdure.run as r
             where
-                r.queue = $1::text and r.partition_key is null and r.workflow = w.name and r.wake_at is not null
+                r.queue = $1::text and r.partition_key is null and r.code = w.name and r.wake_at is not null
             order by r.priority desc limit 1
         )
     from unnest($2::text []) as w (name)
     union all
     select
-        s.workflow,
+        s.code,
         (
             select r.priority from perdure.run as r
             where
-                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
+                r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority < s.priority
                 and r.wake_at is not null
             order by r.priority desc limit 1
         )
@@ -273,34 +282,34 @@ with recursive plain (workflow, priority) as (
     where s.priority is not null
 ),
 
-keyed (workflow, priority) as (
+keyed (code, priority) as (
     select
         w.name,
         (
             select n.priority from perdure.lane as n
-            where n.queue = $1::text and n.workflow = w.name
+            where n.queue = $1::text and n.code = w.name
             order by n.priority desc limit 1
         )
     from unnest($2::text []) as w (name)
     union all
     select
-        s.workflow,
+        s.code,
         (
             select n.priority from perdure.lane as n
-            where n.queue = $1::text and n.workflow = s.workflow and n.priority < s.priority
+            where n.queue = $1::text and n.code = s.code and n.priority < s.priority
             order by n.priority desc limit 1
         )
     from keyed as s
     where s.priority is not null
 ),
 
-headed (priority, workflow, keyed, head_at) as (
+headed (priority, code, keyed, head_at) as (
     select
-        s.priority, s.workflow, 0,
+        s.priority, s.code, 0,
         (
             select r.wake_at from perdure.run as r
             where
-                r.queue = $1::text and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+                r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority = s.priority
                 and r.wake_at is not null
             order by r.wake_at limit 1
         )
@@ -308,28 +317,28 @@ headed (priority, workflow, keyed, head_at) as (
     where s.priority is not null
     union all
     select
-        s.priority, s.workflow, 1,
+        s.priority, s.code, 1,
         (
             select n.turn_at from perdure.lane as n
-            where n.queue = $1::text and n.workflow = s.workflow and n.priority = s.priority
+            where n.queue = $1::text and n.code = s.code and n.priority = s.priority
             order by n.turn_at limit 1
         )
     from keyed as s
     where s.priority is not null
 )
 
-select priority, workflow, keyed, head_at from headed where head_at is not null
+select priority, code, keyed, head_at from headed where head_at is not null
 union all
 select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
 order by 1 desc nulls last
 
--- due_plain: the runs without a key of a workflow and priority that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
 where
-    queue = $1::text and partition_key is null and workflow = $2::text
+    queue = $1::text and partition_key is null and code = $2::text
     and priority = $3::bigint and wake_at is not null and wake_at <= $4::bigint
     and (wake_at, no) > ($5::bigint, $6::bigint)
 order by wake_at, no
@@ -339,10 +348,10 @@ for no key update skip locked
 -- due_keyed: the same of one key
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
 where
-    queue = $1::text and partition_key = $2::text and workflow = $3::text
+    queue = $1::text and partition_key = $2::text and code = $3::text
     and priority = $4::bigint and wake_at is not null and wake_at <= $5::bigint
     and (wake_at, no) > ($6::bigint, $7::bigint)
 order by wake_at, no
@@ -356,12 +365,12 @@ from perdure.lane as n
 left join lateral (
     select
         r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
     from perdure.run as r
     where r.no = (
         select f.no from perdure.run as f
         where
-            f.queue = $1::text and f.partition_key = n.partition_key and f.workflow = $2::text
+            f.queue = $1::text and f.partition_key = n.partition_key and f.code = $2::text
             and f.priority = $3::bigint and f.wake_at is not null and f.wake_at <= $4::bigint
         order by f.wake_at, f.no
         limit 1
@@ -369,7 +378,7 @@ left join lateral (
     for no key update skip locked
 ) as h on true
 where
-    n.queue = $1::text and n.workflow = $2::text and n.priority = $3::bigint and n.turn_at <= $4::bigint
+    n.queue = $1::text and n.code = $2::text and n.priority = $3::bigint and n.turn_at <= $4::bigint
     and (n.turn_at, n.partition_key) > ($5::bigint, $6::text)
 order by n.turn_at, n.partition_key
 limit $7::bigint
@@ -380,20 +389,20 @@ select perdure.turn_lane($1::text, $2::text, $3::text, $4::bigint, $5::bigint)
 -- bereft: runs of a queue whose owner is gone
 select
     r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
 from perdure.run as r
 inner join perdure.worker as w on r.owner = w.id
 where
     w.state <> 'live'
     and r.queue = $1::text
-    and r.workflow = any($2::text [])
+    and r.code = any($2::text [])
 order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
 for no key update of r skip locked
 
 -- stranded: runs of a queue whose owner is gone since before a time
 select
     r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
 from perdure.run as r
 inner join perdure.worker as w on r.owner = w.id
 where r.queue = $1::text and w.state <> 'live' and w.expires_at <= $2::bigint
@@ -403,7 +412,7 @@ for no key update of r skip locked
 -- numbered: one run with its number, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
 where id = $1::text
 for no key update skip locked
@@ -411,7 +420,7 @@ for no key update skip locked
 -- only: one run that is due or owned, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
 where id = ? and (owner is not null or wake_at <= (select perdure.clock()))
 for no key update skip locked
@@ -560,14 +569,14 @@ select queue, count(*) from perdure.run where owner is not null group by queue
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.tag
 inner join perdure.run on tag.run_id = run.id
 where tag.key = ? and tag.value = ?
@@ -603,15 +612,15 @@ limit ?
 -- count_runs: runs by state
 select status, count(*) from perdure.run group by status
 
--- waiting: what is due, by queue and workflow
-select queue, workflow, count(*), min(wake_at) from perdure.run
+-- waiting: what is due, by queue and code
+select queue, code, count(*), min(wake_at) from perdure.run
 where wake_at <= (select perdure.clock())
-group by queue, workflow
-order by queue, workflow
+group by queue, code
+order by queue, code
 
 -- workers: known workers
 select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 from perdure.worker order by id
 
 -- migrations: what was applied

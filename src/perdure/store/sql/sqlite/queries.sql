@@ -17,11 +17,17 @@ select count(*) from event_log where (run_no, seq) in (values
 -- insert_run: create runs; the rows' placeholders follow
 insert into run (
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 ) values
 
 -- run_row: one row of insert_run
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- version_count: grows with every change of versions, labels and routes
+select version_count from meta where id = 1
+
+-- bind_run: bind a run that is bound to no version
+update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
 
 -- insert_tag: make a run findable by its tag
 insert into tag (key, value, run_id) values (?, ?, ?)
@@ -103,7 +109,7 @@ where id in (select value from json_each(?)) and status in ('pending', 'running'
 -- get_run: one run
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run where id = ?
 
 -- get_request: what a purged run left
@@ -167,9 +173,9 @@ update worker set state = 'dead' where state = 'live'
 
 -- insert_worker: a worker begins its life; done twice if the answer was lost
 insert into worker (
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 )
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
 -- is_gone: whether a worker's runs may be taken over
 select 1 from worker where id = ? and state <> 'live'
@@ -205,34 +211,34 @@ where state <> 'live' and id not in (select owner from run where status = 'runni
 select 1 from worker where state <> 'live' limit 1
 
 -- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes
-with recursive level (workflow, keyed, priority) as (
+with recursive level (code, keyed, priority) as (
     select
         w.value,
         0,
         (
             select max(r.priority) from run as r
-            where r.queue = ?1 and r.partition_key is null and r.workflow = w.value and r.wake_at is not null
+            where r.queue = ?1 and r.partition_key is null and r.code = w.value and r.wake_at is not null
         )
     from json_each(?2) as w
     union all
     select
         w.value,
         1,
-        (select max(n.priority) from lane as n where n.queue = ?1 and n.workflow = w.value)
+        (select max(n.priority) from lane as n where n.queue = ?1 and n.code = w.value)
     from json_each(?2) as w
     union all
     select
-        s.workflow,
+        s.code,
         s.keyed,
         case when s.keyed
             then (
                 select max(n.priority) from lane as n
-                where n.queue = ?1 and n.workflow = s.workflow and n.priority < s.priority
+                where n.queue = ?1 and n.code = s.code and n.priority < s.priority
             )
             else (
                 select max(r.priority) from run as r
                 where
-                    r.queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority < s.priority
+                    r.queue = ?1 and r.partition_key is null and r.code = s.code and r.priority < s.priority
                     and r.wake_at is not null
             )
         end
@@ -240,20 +246,20 @@ with recursive level (workflow, keyed, priority) as (
     where s.priority is not null
 ),
 
-headed (priority, workflow, keyed, head_at) as (
+headed (priority, code, keyed, head_at) as (
     select
         s.priority,
-        s.workflow,
+        s.code,
         s.keyed,
         case when s.keyed
             then (
                 select min(n.turn_at) from lane as n
-                where n.queue = ?1 and n.workflow = s.workflow and n.priority = s.priority
+                where n.queue = ?1 and n.code = s.code and n.priority = s.priority
             )
             else (
                 select min(r.wake_at) from run as r
                 where
-                    r.queue = ?1 and r.partition_key is null and r.workflow = s.workflow and r.priority = s.priority
+                    r.queue = ?1 and r.partition_key is null and r.code = s.code and r.priority = s.priority
                     and r.wake_at is not null
             )
         end
@@ -261,15 +267,15 @@ headed (priority, workflow, keyed, head_at) as (
     where s.priority is not null
 )
 
-select priority, workflow, keyed, head_at from headed where head_at is not null order by priority desc
+select priority, code, keyed, head_at from headed where head_at is not null order by priority desc
 
--- due_plain: the runs without a key of a workflow and priority, longest due first
+-- due_plain: the runs without a key of a code and priority, longest due first
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
-    queue = ? and partition_key is null and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    queue = ? and partition_key is null and code = ? and priority = ? and wake_at is not null and wake_at <= ?
     and (wake_at, no) > (?, ?)
 order by wake_at, no
 limit ?
@@ -277,10 +283,10 @@ limit ?
 -- due_keyed: the same of one key
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
-    queue = ? and partition_key = ? and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    queue = ? and partition_key = ? and code = ? and priority = ? and wake_at is not null and wake_at <= ?
     and (wake_at, no) > (?, ?)
 order by wake_at, no
 limit ?
@@ -289,17 +295,17 @@ limit ?
 select
     n.turn_at, n.partition_key,
     r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
 from lane as n
 left join run as r on r.no = (
     select h.no from run as h
     where
-        h.queue = ?1 and h.partition_key = n.partition_key and h.workflow = ?2 and h.priority = ?3
+        h.queue = ?1 and h.partition_key = n.partition_key and h.code = ?2 and h.priority = ?3
         and h.wake_at is not null and h.wake_at <= ?4
     order by h.wake_at, h.no
     limit 1
 )
-where n.queue = ?1 and n.workflow = ?2 and n.priority = ?3 and n.turn_at <= ?4 and (n.turn_at, n.partition_key) > (?5, ?6)
+where n.queue = ?1 and n.code = ?2 and n.priority = ?3 and n.turn_at <= ?4 and (n.turn_at, n.partition_key) > (?5, ?6)
 order by n.turn_at, n.partition_key
 limit ?7
 
@@ -308,35 +314,35 @@ update lane
 set
     turn_at = max(?5, coalesce((
         select min(r.wake_at) from run as r
-        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+        where r.queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4 and r.wake_at is not null
     ), ?5))
-where queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+where queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
 
 -- drop_lane: forget a key of which nothing waits
 delete from lane
 where
-    queue = ?1 and partition_key = ?2 and workflow = ?3 and priority = ?4
+    queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
     and not exists (
         select 1 from run as r
-        where r.queue = ?1 and r.partition_key = ?2 and r.workflow = ?3 and r.priority = ?4 and r.wake_at is not null
+        where r.queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4 and r.wake_at is not null
     )
 
 -- bereft: runs of a queue whose owner is gone
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
     status = 'running'
     and owner in (select id from worker where state <> 'live')
     and queue = ?1
-    and workflow in (select value from json_each(?2))
+    and code in (select value from json_each(?2))
 order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
 
 -- stranded: runs of a queue whose owner is gone since before a time
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
 where
     status = 'running' and queue = ?1
@@ -346,7 +352,7 @@ order by no
 -- numbered: one run with its number
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run where id = ?
 
 -- queues: the settings of all queues
@@ -448,14 +454,14 @@ delete from slot where run_id = ?
 -- by_status: runs in one state; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run indexed by run_listing
 where status = ?
 
 -- by_tag: runs with a tag; conditions and order follow
 select
     id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key
+    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from tag
 cross join run on run.id = tag.run_id
 where tag.key = ? and tag.value = ?
@@ -491,7 +497,7 @@ limit ?
 -- count_runs: runs by state
 select status, count(*) from run group by status
 
--- pairs: every queue and workflow with a run without a key that has a wake-up time, by skipping through the index
+-- pairs: every queue and code with a run without a key that has a wake-up time, by skipping through the index
 with recursive line (queue) as (
     select min(queue) from run where wake_at is not null
     union all
@@ -500,11 +506,11 @@ with recursive line (queue) as (
     where l.queue is not null
 ),
 
-pair (queue, workflow) as (
+pair (queue, code) as (
     select
         l.queue,
         (
-            select min(r.workflow) from run as r
+            select min(r.code) from run as r
             where r.queue = l.queue and r.partition_key is null and r.wake_at is not null
         )
     from line as l
@@ -513,30 +519,30 @@ pair (queue, workflow) as (
     select
         p.queue,
         (
-            select min(r.workflow) from run as r
+            select min(r.code) from run as r
             where
-                r.queue = p.queue and r.partition_key is null and r.workflow > p.workflow
+                r.queue = p.queue and r.partition_key is null and r.code > p.code
                 and r.wake_at is not null
         )
     from pair as p
-    where p.workflow is not null
+    where p.code is not null
 )
 
-select queue, workflow from pair where workflow is not null
+select queue, code from pair where code is not null
 
 -- count_due: how much of a line is due, and since when
 select count(*), min(wake_at) from run
 where
-    queue = ? and partition_key is null and workflow = ? and priority = ? and wake_at is not null and wake_at <= ?
+    queue = ? and partition_key is null and code = ? and priority = ? and wake_at is not null and wake_at <= ?
 
--- keyed_due: how much is due that has a key, and since when, by queue and workflow
-select n.queue, n.workflow, count(*), min(r.wake_at)
+-- keyed_due: how much is due that has a key, and since when, by queue and code
+select n.queue, n.code, count(*), min(r.wake_at)
 from lane as n
 cross join run as r on
-    n.queue = r.queue and n.partition_key = r.partition_key and n.workflow = r.workflow and n.priority = r.priority
+    n.queue = r.queue and n.partition_key = r.partition_key and n.code = r.code and n.priority = r.priority
     and r.wake_at is not null and r.wake_at <= ?1
 where n.turn_at <= ?1
-group by n.queue, n.workflow
+group by n.queue, n.code
 
 -- standing: how many runs of every queue have a wake-up time
 select queue, count(*) from run where wake_at is not null group by queue
@@ -546,7 +552,7 @@ select queue, count(*) from run where status = 'running' group by queue
 
 -- workers: known workers
 select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows
+    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 from worker order by id
 
 -- migrations: what was applied

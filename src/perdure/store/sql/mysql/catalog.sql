@@ -1,0 +1,158 @@
+-- Every statement about versions. For a list of texts a question mark stands for all of them.
+
+-- lock_catalog: whoever changes anything of versions waits here for the one before
+select version_count from meta where id = 1 for update
+
+-- bump_versions: note a change of versions, labels, status or routes
+update meta set version_count = version_count + 1 where id = 1
+
+-- catalog_workflows: workflows that have versions
+select distinct workflow from definition_version order by workflow
+
+-- version_heads: versions of workflows, and the last change of their status
+select v.workflow, v.id, v.sha256, v.status, c.at, c.actor, c.reason
+from definition_version as v
+left join version_change as c on c.n = v.status_n
+where v.workflow in (?) order by v.id
+
+-- version_labels: labels of workflows
+select workflow, seq, label, semver, version_id from version_label
+where workflow in (?) order by seq
+
+-- version_routes: the last revision of each route of workflows
+select r.channel, r.revision, r.arms, r.salt from route as r
+where
+    r.workflow in (?)
+    and r.revision = (
+        select max(q.revision) from route as q where q.workflow = r.workflow and q.channel = r.channel
+    )
+order by r.channel
+
+-- alias_versions: what some hashes are called by, of some workflows
+select a.scheme, a.sha256, v.workflow, v.id
+from definition_alias as a
+inner join definition_version as v on a.version_id = v.id
+where a.sha256 in (?) and v.workflow in (?)
+
+-- release_by_tree: a release, without its files
+select id, tree_sha256, '', '', dependencies, source_commit, created_at from release_tree where tree_sha256 = ?
+
+-- catalog_ends: the greatest number of each table
+select
+    (select coalesce(max(id), 0) from release_tree),
+    (select coalesce(max(id), 0) from definition_version),
+    (select coalesce(max(seq), 0) from version_label),
+    (select coalesce(max(n), 0) from version_change)
+
+-- add_release: a release
+insert into release_tree (id, tree_sha256, manifest, roots, dependencies, source_commit, created_at)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- add_version: a version
+insert into definition_version (
+    id, workflow, sha256, scheme, entry, bootstrap, parts, config, deps, dependencies, release_id, status, status_n,
+    created_at
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- add_label: a label
+insert into version_label (seq, workflow, label, semver, version_id, published_by, published_at)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- add_alias: what a version is called in a scheme
+insert into definition_alias (scheme, sha256, version_id) values (?, ?, ?)
+
+-- add_change: a row of the record
+insert into version_change (n, workflow, version_id, at, actor, action, reason, detail)
+values (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- add_route: a revision of a route
+insert into route (workflow, channel, revision, arms, salt, actor, reason, at) values (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- change_status: a version's status, and the row of the record that tells of it
+update definition_version set status = ?, status_n = ? where id = ?
+
+-- read_definition: a version, and what its release stands on
+select
+    v.id, v.workflow, v.sha256, v.scheme, v.entry, v.bootstrap, v.parts, v.config, v.deps, v.dependencies,
+    v.release_id, v.status, v.status_n, v.created_at, r.dependencies, c.at, c.actor, c.reason
+from definition_version as v
+inner join release_tree as r on v.release_id = r.id
+left join version_change as c on c.n = v.status_n
+where v.id = ?
+
+-- labels_of_version: labels of a version
+select seq, label, semver, version_id from version_label where version_id = ? order by seq
+
+-- read_release: a release
+select id, tree_sha256, manifest, roots, dependencies, source_commit, created_at from release_tree where id = ?
+
+-- read_changes: the record of a workflow, newest first
+select n, workflow, version_id, at, actor, action, reason, detail from version_change
+where workflow = ? and at >= ? order by n desc limit ?
+
+-- version_usage: runs of each version and state
+select version_id, status, count(*), min(created_at) from run group by version_id, status order by version_id, status
+
+-- blob_scans: what is kept of contents as source
+select sha256, scan from definition_blob where sha256 in (?) and scan is not null
+
+-- blobs_there: contents that are there
+select sha256 from definition_blob where sha256 in (?)
+
+-- read_blobs: contents
+select sha256, codec, raw_size, data, canonical, scan from definition_blob
+where sha256 in (?)
+
+-- add_blob: a content, unless it is there
+insert into definition_blob (sha256, codec, raw_size, data, canonical, scan, created_at)
+values (?, ?, ?, ?, ?, ?, ?)
+on duplicate key update codec = codec
+
+-- all_versions: all versions, as far as their life is concerned
+select v.workflow, v.id, v.sha256, v.status, c.at, v.release_id
+from definition_version as v
+left join version_change as c on c.n = v.status_n
+order by v.id
+
+-- used_versions: versions that runs are bound to
+select distinct version_id from run where version_id <> 0
+
+-- all_blobs: size and age of all contents
+select sha256, length(data), created_at from definition_blob order by sha256
+
+-- all_manifests: the files of all releases
+select id, manifest from release_tree order by id
+
+-- delete_blobs: contents that nobody needs
+delete from definition_blob where sha256 in (?)
+
+-- next_code: the first code behind another that runs of a queue wait with
+select min(f.code) from (
+    select min(r.code) as code from run as r
+    where r.due_queue = ?1 and r.partition_key is null and r.code > ?2
+    union all
+    select min(n.code) as code from lane as n where n.queue = ?1 and n.code > ?2
+) as f
+
+-- bereft_codes: the codes of runs whose worker is gone, and since when the first is
+select r.code, min(r.updated_at) from run as r
+inner join worker as w on r.owner = w.id
+where w.state <> 'live' and r.queue in (?1)
+group by r.code
+
+-- parked_codes: the codes of runs that are parked because they cannot be run
+select distinct r.code from run as r where r.status = 'parked' and r.queue in (?1) and r.detail like ?2
+
+-- carriers: what live workers carry, and whose version hosts they are
+select versions, parent from worker where state = 'live'
+
+-- release_versions: the versions that came with a release first and are not purged
+select id from definition_version where release_id = ? and status <> 'purged' order by id
+
+-- other_roots: the first-party names of releases, each with a version that has them
+select r.id, r.roots, v.workflow, min(l.label)
+from release_tree as r
+inner join definition_version as v on r.id = v.release_id
+inner join version_label as l on v.id = l.version_id
+group by r.id, r.roots, v.workflow, v.id
+order by r.id
