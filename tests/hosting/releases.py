@@ -21,8 +21,8 @@ FLOW = """
 import perdure
 
 @perdure.workflow
-async def order(*args):
-    return await answer(*args)
+def order(*args):
+    return answer(*args)
 
 """
 
@@ -30,7 +30,7 @@ async def order(*args):
 def flow(body: str, head: str = "") -> dict[str, str]:
     """Return a package ``shop`` whose workflow ``order`` has one step with this body."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    return {"shop/__init__.py": "", "shop/flow.py": f"{head}{FLOW}@perdure.step\nasync def answer(*args):\n{lines}"}
+    return {"shop/__init__.py": "", "shop/flow.py": f"{head}{FLOW}@perdure.step\ndef answer(*args):\n{lines}"}
 
 
 def make_job(tmp: Path, files: Mapping[str, str | bytes], url: str, place: str = "shop.flow:order", **more: Any) -> Job:

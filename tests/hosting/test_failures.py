@@ -48,7 +48,10 @@ async def test_an_old_set_up_that_fails(tmp_path: Path, tmp_db: str) -> None:
         ("import nowhere", "ModuleNotFoundError No module named 'nowhere' in shop/flow.py:1"),
         ("def (", "SyntaxError invalid syntax in shop/flow.py:1"),
         ("x = 1", "LookupError \"shop.flow has no workflow 'order'\""),
-        ("import added", "NotInSnapshot 'added' is not in order@1.3.0's snapshot (it exists in 1.4.0) in shop/flow.py:1"),
+        (
+            "import added",
+            "NotInSnapshot 'added' is not in order@1.3.0's snapshot (it exists in 1.4.0) in shop/flow.py:1",
+        ),
     ],
 )  # fmt: skip
 async def test_old_code_that_cannot_be_imported(tmp_path: Path, tmp_db: str, code: str, what: str) -> None:

@@ -83,11 +83,9 @@ async def test_what_old_code_prints_is_logged_and_is_no_state(
     tmp_path: Path, tmp_db: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "perdure.hosts")
-    head = "import sys\nprint('{\"state\": \"idle\"}')\nprint('to errors', file=sys.stderr)\n"
-    job = make_job(
-        tmp_path, flow("logging.getLogger('shop').warning('careful')\nprint('last', end='')", head + "import logging\n"),
-        await make_database(tmp_db),
-    )  # fmt: skip
+    head = "import sys, logging\nprint('{\"state\": \"idle\"}')\nprint('to errors', file=sys.stderr)\n"
+    body = "logging.getLogger('shop').warning('careful')\nprint('last', end='')"
+    job = make_job(tmp_path, flow(body, head), await make_database(tmp_db))
     async with hosted(job) as host:
         await told(host, "ready")
         await answer(tmp_db)

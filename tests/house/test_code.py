@@ -28,6 +28,14 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"importlib.import_module"}),
         "loads the modules whose workflows the process that checks was started for",
     ),
+    "src/perdure/hosting/forking.py": (
+        frozenset({"importlib.import_module"}),
+        "imports the libraries that a version host has imported, never what is first-party",
+    ),
+    "src/perdure/hosting/load.py": (
+        frozenset({"importlib.import_module"}),
+        "runs stored code: what its process is for, after every file was checked",
+    ),
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
     "src/perdure/store/bulk.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
@@ -38,6 +39,7 @@ def main() -> None:
     """Be a version host until there is nothing to do or nobody to do it for."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: leave(1))  # nothing has begun yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: our worker has got it too, and will tell
+    os.register_at_fork(after_in_child=_be_ordinary)
     control = Control()
     job = control.read_job()
     if job is None:
@@ -52,6 +54,12 @@ def main() -> None:
     if loaded.workflows:
         asyncio.run(_Host(job, loaded, control).work())
     _leave_soon()
+
+
+def _be_ordinary() -> None:
+    """Let a process that a step forks end as others do, not as a host does."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _leave_soon() -> None:
@@ -93,6 +101,8 @@ class _Host:
             await self._close(engine)
 
     def _listen(self, loop: asyncio.AbstractEventLoop, engine: HostedEngine) -> None:
+        grace_s = engine.grace_s  # as it is set; draining allows more
+
         def leave_within(seconds: float) -> None:
             self._leave_by = min(self._leave_by, time.monotonic() + seconds)
             self._wished.set()
@@ -102,10 +112,10 @@ class _Host:
             _call(loop, leave_within, seconds)
 
         def terminate(_number: int, _frame: FrameType | None) -> None:
-            last = threading.Timer(engine.grace_s + _SPARE_S, leave, (1,))
+            last = threading.Timer(grace_s + _SPARE_S, leave, (1,))
             last.daemon = True
             last.start()
-            _call(loop, leave_within, engine.grace_s)
+            _call(loop, leave_within, grace_s)
 
         signal.signal(signal.SIGTERM, terminate)
         self._control.when_wished(wish)

@@ -140,19 +140,19 @@ class Supervisor:
             wanted: release to when its oldest ready run became due, by any clock.
         """
         self._wanted = {}
+        now = self._clock()
         for release, since in wanted.items():
-            self._want(release, since)
+            self._want(release, since, now)
         for release in self._waiting.keys() - self._wanted.keys():
             del self._waiting[release]
         self._steer()
 
     def ensure(self, release: str, since: float = 0.0) -> None:
         """Want one more release."""
-        self._want(release, since)
+        self._want(release, since, self._clock())
         self._steer()
 
-    def _want(self, release: str, since: float) -> None:
-        now = self._clock()
+    def _want(self, release: str, since: float, now: float) -> None:
         self._wanted[release] = since
         host = self._hosts.get(release)
         if host is not None:
