@@ -202,9 +202,12 @@ class SqlCatalog(SqlBlobs):
         """Purge closed versions that nothing needs, and delete the contents that no version needs any more."""
 
         def change(run: Run) -> Collected:
-            _, versions, used, ends = run(_LOCK, ("all_versions",), ("used_versions",), ("catalog_ends",))
+            _, versions, ends = run(_LOCK, ("all_versions",), ("catalog_ends",))
             held = [Held._make(row) for row in versions]
-            gone = purgeable(held, {row[0] for row in used}, keep=keep, closed_before=closed_before)
+            used: set[int] = set()
+            if purgeable(held, used, keep=keep, closed_before=closed_before):  # else no need to look at every run
+                used = {row[0] for row in run(("used_versions",))[0]}
+            gone = purgeable(held, used, keep=keep, closed_before=closed_before)
             ids = {version.id for version in gone}
             left = {one.release_id for one in held if one.status != "purged" and one.id not in ids}
             contents, manifests = run(("all_blobs",), ("all_manifests",))
