@@ -20,7 +20,7 @@ def layers() -> set[str]:
 
 def test_the_layers_are_the_packages_there_are() -> None:
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert layers() == packages | {"errors.py"}
+    assert layers() == packages
 
 
 @pytest.mark.parametrize("path", PATHS)

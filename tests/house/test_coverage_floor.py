@@ -22,7 +22,7 @@ def test_a_core_package_below_the_floor_fails(tmp_path: Path, covered: int | Non
     }
     files["src/perdure/store/sqlite/file.py"] = {"summary": {"covered_branches": 10, "num_branches": 10}}
     files["src/perdure/cli/main.py"] = {"summary": {"covered_branches": 0, "num_branches": 500}}
-    files["src/perdure/errors.py"] = {"summary": {"covered_branches": 0, "num_branches": 500}}
+    files["src/perdure/errors/root.py"] = {"summary": {"covered_branches": 0, "num_branches": 500}}
     if covered is not None:
         files["src/perdure/runtime/file.py"] = {"summary": {"covered_branches": covered, "num_branches": 100}}
     report = tmp_path / "coverage.json"

@@ -24,7 +24,7 @@ async def pause(seconds: float) -> float:
     await asyncio.sleep(seconds)
     return seconds
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def pausing(seconds: float) -> float:
     return await pause(seconds)
 

@@ -21,7 +21,7 @@ import perdure
 async def leave() -> None:
     sys.exit(7)
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def leaving() -> None:
     await leave()
 

@@ -41,7 +41,7 @@ async def second_build(item: str) -> str:
 
 
 def build(body: object) -> perdure.Workflow[[str], str]:
-    flow: perdure.Workflow[[str], str] = perdure.workflow(name="order")(body)  # type: ignore[arg-type]
+    flow: perdure.Workflow[[str], str] = perdure.workflow(name="order", unversioned=True)(body)  # type: ignore[arg-type]
     return flow
 
 

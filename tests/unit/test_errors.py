@@ -13,6 +13,7 @@ from perdure.errors import (
     CodecError,
     Diverged,
     IdConflict,
+    NotInSnapshot,
     PerdureError,
     RunCancelled,
     RunFailed,
@@ -42,6 +43,7 @@ EXAMPLES: list[PerdureError] = [
     StepInterrupted("charge", run_id="r-1"),
     StoreUnavailable("cannot connect to localhost:5432"),
     CodecError("cannot store lock", path="$.a", type_name="_thread.lock", run_id="r-1"),
+    NotInSnapshot("'shop.added' is not in order@1.3.0's snapshot.", name="shop.added"),
     Diverged(expected="step charge", found="timer", run_id="r-1"),
 ]
 
@@ -72,7 +74,7 @@ def test_the_drawing_in_the_docstring_is_the_tree() -> None:
         while parents and parents[-1][0] >= indent:
             parents.pop()
         if parents:
-            assert cls.__base__ is getattr(errors, parents[-1][1])
+            assert cls.__bases__[0] is getattr(errors, parents[-1][1])
         parents.append((indent, name))
 
 
@@ -84,6 +86,19 @@ def test_errors_survive_copying(error: PerdureError, duplicate: object) -> None:
     assert type(twin) is type(error)
     assert vars(twin) == vars(error)
     assert str(twin) == str(error)
+
+
+def test_errors_say_the_module_they_are_imported_from() -> None:
+    """INV-4: a stored error is found again by this name, whatever file its class is in."""
+    assert {cls.__module__ for cls in _classes()} == {"perdure.errors"}
+
+
+def test_errors_pickled_by_earlier_releases_are_read() -> None:
+    """INV-3: pickles name the function that rebuilds, and values of the pickle codec are kept."""
+    old = pickle.dumps(RunNotFound("r-1")).replace(b"perdure.errors.root", b"perdure.errors")
+    old = old.replace(b"\x8c\x13perdure.errors", b"\x8c\x0eperdure.errors")
+    error = pickle.loads(re.sub(rb"\x95.{8}", b"", old, flags=re.DOTALL))  # noqa: S301 - our own
+    assert str(error) == str(RunNotFound("r-1"))
 
 
 def test_a_message_names_run_step_and_what_to_do() -> None:

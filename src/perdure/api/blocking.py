@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.api import context
-from perdure.api.context import info, now, patched, random, uuid4
+from perdure.api.context import info, now, patched, random, resource, uuid4
 from perdure.errors import UsageError
 from perdure.kernel.scope import body
 
 if TYPE_CHECKING:
     from perdure.model.duration import Duration
 
-__all__ = ["checkpoint", "info", "now", "patched", "publish", "random", "sleep", "uuid4"]
+__all__ = ["checkpoint", "info", "now", "patched", "publish", "random", "resource", "sleep", "uuid4"]
 
 
 def _bridge(what: str) -> Any:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.errors import UsageError
 from perdure.kernel.kinds.checkpoint import checkpoint
 from perdure.kernel.kinds.patched import patched
 from perdure.kernel.kinds.value import publish
-from perdure.kernel.scope import attempt, body
+from perdure.kernel.scope import CURRENT, attempt, body
 from perdure.model.duration import Duration, microseconds
 
 if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from perdure.kernel.requests import Requests
     from perdure.kernel.scope import StepScope
     from perdure.model.run import RunRow
 
@@ -30,6 +32,7 @@ __all__ = [
     "patched",
     "publish",
     "random",
+    "resource",
     "sleep",
     "step_info",
     "uuid4",
@@ -48,6 +51,8 @@ class BodyInfo:
         epoch: ownership epoch of the last claim.
         parent: id of the parent run; None for a run without one.
         tags: tags given at the start.
+        config: the configuration that is frozen with the version (``config=`` of the workflow); None for none.
+        config_files: what the files of ``config_files=`` hold, by name.
     """
 
     run_id: str
@@ -57,6 +62,8 @@ class BodyInfo:
     epoch: int
     parent: str | None
     tags: dict[str, str]
+    config: Any = None
+    config_files: dict[str, Any] = field(default_factory=dict)
 
 
 class StepInfo:
@@ -120,10 +127,28 @@ def info() -> BodyInfo:
     execution = body("info")
     row: RunRow = execution.info
     tags: dict[str, str] = msgspec.json.decode(row.tags) if row.tags else {}
+    config, files = execution.frozen.settings()
     return BodyInfo(
         run_id=row.id, workflow=row.workflow, version=row.workflow_version, attempt=execution.claims,
-        epoch=execution.epoch, parent=None, tags=tags,
+        epoch=execution.epoch, parent=None, tags=tags, config=config, config_files=files,
     )  # fmt: skip
+
+
+def resource(path: str) -> bytes:
+    """Return a data file of the workflow's packages as it was when its version was registered. For bodies and steps.
+
+    Args:
+        path: from the package, such as ``prompts/order.txt``, or with the package before it.
+
+    Raises:
+        UsageError: there is no such file in the version, or this is neither a body nor a step.
+    """
+    found = CURRENT.get()
+    if found is None:
+        message = "perdure.resource() was called outside a run"
+        raise UsageError(message, hint="it works in a workflow body and in a step that a run calls")
+    requests: Requests = found if found.is_body else found.operation.run
+    return requests.frozen.resource(path)
 
 
 def step_info() -> StepInfo:

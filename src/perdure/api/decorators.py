@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
-from perdure.errors import UsageError
+from perdure.errors import InvalidValue, UsageError
 from perdure.guard.database import Database
 from perdure.guard.transaction import transactional
-from perdure.kernel.definition import StepDefinition, WorkflowDefinition
+from perdure.kernel.definition import Extent, StepDefinition, WorkflowDefinition
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
 from perdure.kernel.scope import CURRENT
 from perdure.model.duration import Duration, microseconds
 from perdure.model.policy import ONCE, Durability, Mode, Retry, StepPolicy
+from perdure.version.label import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from typing import Protocol
 
     class StepDecorator(Protocol):
@@ -147,23 +148,59 @@ class Workflow(Generic[P, R_co]):
         return f"<workflow {self.name!r}>"
 
 
+def _patterns(given: Sequence[str] | None, what: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not all(isinstance(one, str) and one for one in given):
+        message = f"{what} must be a list of texts, not {given!r}"
+        raise InvalidValue(message)
+    return tuple(given)
+
+
 @overload
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
-def workflow(*, name: str | None = None, version: str = "0.0.0") -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
-def workflow(function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "0.0.0") -> Any:
+def workflow(
+    *, name: str | None = None, version: str | None = None, include: Sequence[str] | None = None,
+    resources: Sequence[str] | None = None, config: Any = None, config_files: Sequence[str] = (),
+    deps: Literal["record", "pin"] = "record", unversioned: bool = False,
+) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...  # fmt: skip
+def workflow(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str | None = None,
+    include: Sequence[str] | None = None, resources: Sequence[str] | None = None, config: Any = None,
+    config_files: Sequence[str] = (), deps: Literal["record", "pin"] = "record", unversioned: bool = False,
+) -> Any:  # fmt: skip
     """Make a function a workflow: its runs are recorded step by step and resume where they stopped.
+
+    A run is bound to the version of the workflow it began with: the code that the workflow can reach, the data files of
+    its packages, and its configuration. Code that changes is a new version, whether its number is changed or not.
 
     Args:
         function: async or plain function. Between steps it must be deterministic.
         name: what runs are recorded under; the function's name by default.
-        version: label of this version of the code.
+        version: semantic version such as ``1.2.0``: its label. Without one it is labelled by its content.
+        include: patterns of modules that it imports by a computed name, such as ``shop.plugins.*``.
+        resources: patterns of the data files of its packages that belong to the version; by default all of them.
+        config: what is frozen with the version: what JSON can hold, or a dataclass, struct or model. Bodies and steps
+            read it with ``perdure.info().config``. No secrets: they must rotate.
+        config_files: files beside the workflow's module that are frozen in the same way.
+        deps: ``"record"`` notes the versions of installed distributions, ``"pin"`` makes them part of the version.
+        unversioned: its runs are bound to no version, and go on with whatever code a worker has.
 
     Raises:
-        UsageError: the function cannot be a workflow.
+        UsageError: the function cannot be a workflow, or an option has a wrong value.
     """
+    if version is not None and not unversioned:
+        parse(version)
+    extent = Extent(
+        _patterns(include, "include"), _patterns(resources, "resources"), config,
+        _patterns(config_files, "config_files") or (), deps, unversioned,
+    )  # fmt: skip
+    if deps not in ("record", "pin"):
+        message = f"deps must be 'record' or 'pin', not {deps!r}"
+        raise InvalidValue(message)
 
     def decorate(target: Callable[..., Any]) -> Any:
-        return Workflow(WorkflowDefinition(_plain(target, "workflow"), name, version))
+        return Workflow(WorkflowDefinition(_plain(target, "workflow"), name, version, extent))
 
     return decorate if function is None else decorate(function)

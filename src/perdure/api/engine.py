@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
-from perdure.api.decorators import P, Workflow
-from perdure.api.joining import Joining, check, record_async, split
+from perdure.api.joining import check, record_async
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
 from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
-from perdure.api.starting import check_existing, found_by_key, prepare
+from perdure.api.starts import Starts
+from perdure.api.versioning import Registrar, take_options
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
-from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
@@ -32,9 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from types import ModuleType
 
+    from perdure.api.decorators import P, Workflow
     from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
+    from perdure.runtime.carried import Carried
     from perdure.runtime.settings import Settings
 
 R = TypeVar("R")
@@ -78,11 +79,11 @@ class Engine(Operations):
         self._name: str | None = options.pop("name", None)
         self._only: str | None = options.pop("only", None)
         codecs = options.pop("codecs", ("json",))
+        self._version_options = take_options(options)
         access = {name: options.pop(name) for name in ("read_only", "create", "migrate") if name in options}
         self._served = served(queues)
         self._routes = Routes(routes)
         self._counted: set[str] = set()
-        """Queues that are known to hand their runs out by themselves: none is claimed as it is created."""
         self._settings: Settings = build_settings(
             queues=self._served.names, weights=self._served.weights, concurrency=concurrency, lease=lease, grace=grace,
             **options,
@@ -95,6 +96,7 @@ class Engine(Operations):
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
+        self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
         self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
@@ -114,21 +116,37 @@ class Engine(Operations):
         self._connection = connection
         self._counted |= await declare(connection, self._declared)
         if self._with_worker:
-            host = Host(
-                store=self._store, writer=connection.writer, reader=connection.reader,
-                loop=asyncio.get_running_loop(), settings=self._settings, codec=self._codec,
-                workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
-                commit_ids=connection.commit_ids,
-            )  # fmt: skip
-            worker = Worker(host, self._name, only=self._only)
             try:
-                await worker.start()
+                self._worker = await self._started(connection)
             except BaseException:
                 self._connection = None
                 await connection.close()  # nobody else will: there is nothing to leave a `with` block of
                 raise
-            self._worker = worker
+        self._starts = Starts(
+            connection, self._worker, self._workflows, self._routes, self._served.names, self._counted, self._admit
+        )  # fmt: skip
         return self
+
+    async def _started(self, connection: Connection) -> Worker:
+        """Register the versions of the workflows, and start a worker that carries them."""
+        registrar = Registrar(self._store, self._workflows, self._version_options)
+        carried: Carried = await connection.read(registrar.register)
+        host = Host(
+            store=self._store, writer=connection.writer, reader=connection.reader, loop=asyncio.get_running_loop(),
+            settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
+            waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
+        )  # fmt: skip
+        worker = Worker(host, self._name, only=self._only)
+        await worker.start()
+        return worker
+
+    async def _admit(self, definition: WorkflowDefinition) -> None:
+        """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""
+        worker = self._worker
+        if worker is not None:
+            registrar = Registrar(self._store, {definition.name: definition}, self._version_options)
+            more: Carried = await self.connection.read(registrar.register)
+            worker.host.carried = worker.host.carried.joined(more)
 
     async def close(self) -> None:
         """Stop the worker in good order and let go of the database. May be called twice.
@@ -191,6 +209,17 @@ class Engine(Operations):
         """Name of the worker, as people see it; None for a client."""
         return None if self._worker is None else self._worker.name
 
+    def carried_version(self, workflow: str) -> str | None:
+        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
+        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
+        return None if version is None else version.label
+
+    @property
+    def starts(self) -> Starts:
+        """What starts runs. Internal."""
+        self.connection  # noqa: B018 - raises if the engine is not open
+        return cast("Starts", self._starts)
+
     @property
     def connection(self) -> Connection:
         """The open connection. Internal."""
@@ -203,28 +232,29 @@ class Engine(Operations):
     async def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        channel: str | None = None, routing_key: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None, deduplication_key: str | None = None,
+        **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
-        priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        priority: int = 0, delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[R]: ...  # fmt: skip
     @overload
     async def start(
         self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]: ...  # fmt: skip
     async def start(
         self, workflow: Any, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> Run[Any]:  # fmt: skip
         """Record a run and return a handle on it. Once this returns, the run exists whatever happens.
 
@@ -237,7 +267,11 @@ class Engine(Operations):
             queue: queue to put it on; by default the one that ``routes`` name for the workflow, else ``default``.
             priority: higher is sooner.
             delay: earliest time to begin, from now.
-            version: version to run; the registered one by default.
+            version: version to run: a label such as ``1.2.0``, the beginning of a hash, or a range such as
+                ``>=1.2,<2``. By default what the channel's route says, and without a route the newest.
+            channel: route that chooses the version, by name; ``default`` by default.
+            routing_key: what the route chooses by, such as a customer's id: one key, one choice. By default the
+                run's id.
             timeout: time limit of the whole run, from now.
             tags: text to text, to list runs by.
             partition_key: whose run it is: what a queue is fair to, and limits by.
@@ -253,41 +287,16 @@ class Engine(Operations):
         """
         return await self.start_call(
             workflow, args, kwargs, id=id, queue=queue, priority=priority, delay=delay, version=version,
-            timeout=timeout, tags=tags, partition_key=partition_key, deduplication_key=deduplication_key,
+            channel=channel, routing_key=routing_key, timeout=timeout, tags=tags, partition_key=partition_key,
+            deduplication_key=deduplication_key,
         )  # fmt: skip
 
     async def start_call(
         self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
     ) -> Run[Any]:
         """Start a run whose arguments may have the names of options; see `start` for those."""
-        connection, worker = self.connection, self._worker
-        definition, options = self._call(workflow, options)
-        queue = options["queue"]
-        may = worker is not None and definition is not None and queue in self._served.names
-        own = worker if may and queue not in self._counted and cast("Worker", worker).has_room else None
-        create = prepare(connection, definition or workflow, args, kwargs, claim_for=own, **options)
-        if own is None or create.row.owner is None:
-            outcome = await connection.write(create)
-        else:
-            outcome = await connection.answered(own.create(create))
-            if isinstance(outcome, Counted):  # nothing is recorded: its queue hands its runs out by itself
-                self._counted.add(queue)
-                create = prepare(connection, definition or workflow, args, kwargs, claim_for=None, **options)
-                outcome = await connection.write(create)
-        if isinstance(outcome, Committed):
-            if worker is not None and create.row.owner is None:
-                worker.want_claim()
-            return Run(self, create.row.id, is_new=True)
-        if isinstance(outcome, Existing) and (holder := found_by_key(create, outcome)) is not None:
-            return Run(self, holder)
-        await check_existing(connection, create, outcome, definition)
-        return Run(self, create.row.id)
-
-    def _call(self, workflow: Any, options: dict[str, Any]) -> tuple[WorkflowDefinition | None, dict[str, Any]]:
-        name, definition = self._resolve(workflow)
-        if options.get("queue") is None:
-            options["queue"] = self._routes.queue_of(name)
-        return definition, options
+        started = await self.starts.start(workflow, args, kwargs, options)
+        return Run(self, started.run_id, is_new=started.is_new)
 
     async def start_many(self, starts: Iterable[Start]) -> list[Run[Any]]:
         """Start many runs, with few transactions for all of them, and return their handles in order.
@@ -306,8 +315,7 @@ class Engine(Operations):
 
     def check_start(self, start: Start) -> None:
         """Raise what a start would raise before it records anything. Internal."""
-        definition, options = self._call(start.workflow, dict(start.options))
-        prepare(self.connection, definition or start.workflow, start.args, start.kwargs, claim_for=None, **options)
+        self.starts.check(start)
 
     @overload
     async def start_in(
@@ -334,16 +342,9 @@ class Engine(Operations):
             CodecError, IdConflict: as of `start`; nothing is written.
             GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
         """
-        joining = self.joining(workflow, args, options)
+        joining = await self.starts.joining(workflow, args, options)
         await check(self.connection, joining, await record_async(connection, self.connection, joining))
         return Run(self, joining.create.row.id)
-
-    def joining(self, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
-        """Check a start that is recorded in a transaction of the caller's. Internal."""
-        chosen, arguments = split(options)
-        definition, chosen = self._call(workflow, chosen)
-        create = prepare(self.connection, definition or workflow, args, arguments, claim_for=None, **chosen)
-        return Joining(create, definition)
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
@@ -372,22 +373,3 @@ class Engine(Operations):
                 continue
             row, last = end
             return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
-
-    def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
-        if isinstance(workflow, Workflow):
-            known = self._workflows.get(workflow.name)
-            if known is None:
-                self._workflows.admit(workflow.definition)
-            elif known is not workflow.definition:
-                message = f"another workflow is registered under the name {workflow.name!r}"
-                raise UsageError(message)
-            return workflow.name, workflow.definition
-        if not isinstance(workflow, str) or not workflow:
-            message = f"start() takes a workflow or its name, not {workflow!r}"
-            raise UsageError(message, hint="decorate the function with @perdure.workflow")
-        definition = self._workflows.get(workflow)
-        if definition is None and self._workflows:
-            known_names = ", ".join(sorted(self._workflows))
-            message = f"no workflow is named {workflow!r} here; there are: {known_names}"
-            raise UsageError(message)
-        return workflow, definition

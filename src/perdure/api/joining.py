@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from perdure.runtime.connection import Connection
 
 _OPTIONS = {
-    "id", "queue", "priority", "delay", "version", "timeout", "tags", "partition_key", "deduplication_key",
+    "id", "queue", "priority", "delay", "version", "channel", "routing_key", "timeout", "tags", "partition_key",
+    "deduplication_key",
 }  # fmt: skip
 
 

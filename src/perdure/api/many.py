@@ -21,16 +21,17 @@ class Start:
 
     def __init__(
         self, workflow: Any, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         self.workflow: Any = workflow
         self.args: tuple[Any, ...] = args
         self.kwargs: dict[str, Any] = kwargs
         self.options: dict[str, Any] = {
-            "id": id, "queue": queue, "priority": priority, "delay": delay, "version": version, "timeout": timeout,
-            "tags": tags, "partition_key": partition_key, "deduplication_key": deduplication_key,
+            "id": id, "queue": queue, "priority": priority, "delay": delay, "version": version, "channel": channel,
+            "routing_key": routing_key, "timeout": timeout, "tags": tags, "partition_key": partition_key,
+            "deduplication_key": deduplication_key,
         }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.signature import decode_call, digest, encode_call, encode_unknown, from_json_input
-from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError, VersionError
+from perdure.errors import CodecError, IdConflict, InvalidValue, UsageError
 from perdure.kernel.definition import check_name
 from perdure.model.duration import microseconds
 from perdure.model.event import EMPTY_TAIL, Draft, seal
@@ -19,6 +19,7 @@ from perdure.model.write import Create, Existing, Failed
 from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
+    from perdure.api.binding import Bound
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
@@ -37,6 +38,11 @@ _RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
 def new_id() -> str:
     """Return a new run id; later ones sort after earlier ones."""
     return uuid7()
+
+
+def checked_id(run_id: str | None) -> str:
+    """Return the id of a start, or a new one. Raises `UsageError`."""
+    return uuid7() if run_id is None else check_name(run_id, "a run id")
 
 
 def json_arguments(definition: WorkflowDefinition, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -83,7 +89,7 @@ def check_tags(tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
 
 def prepare(
     connection: Connection, workflow: WorkflowDefinition | str, args: tuple[Any, ...], kwargs: dict[str, Any], *,
-    queue: str, id: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
+    queue: str, bound: Bound, run_id: str, fresh: bool, priority: int = 0, delay: Duration | None = None,
     timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
     deduplication_key: str | None = None, claim_for: Worker | None,
 ) -> Create:  # fmt: skip
@@ -95,9 +101,7 @@ def prepare(
     """
     definition = None if isinstance(workflow, str) else workflow
     name = workflow if isinstance(workflow, str) else workflow.name
-    run_id = uuid7() if id is None else check_name(id, "a run id")
     _check_place(queue, priority, partition_key, deduplication_key)
-    bound = _bound_version(name, definition, version)
     given = encode_input(name, definition, args, kwargs, connection.codec)
     pairs = check_tags(tags)
     now = connection.store.now()
@@ -106,19 +110,20 @@ def prepare(
     if deadline is not None and deadline <= wake_at:
         message = f"timeout ({timeout!r}) must be longer than delay ({delay or 0!r}): the run could never begin in time"
         raise InvalidValue(message)
-    started = Draft(_STARTED, now, state=_PENDING, input=given)
+    facts = msgspec.json.encode(bound.facts) if bound.facts else None
+    started = Draft(_STARTED, now, state=_PENDING, input=given, detail=facts)
     drafts: tuple[Draft, ...] = (started,)
     status, owner, epoch = Status.PENDING, None, 0
     if claim_for is not None and wake_at <= now:
-        drafts = (started, claim_for.claim_draft(now, bound))
+        drafts = (started, claim_for.claim_draft(now, bound.label))
         status, owner, epoch = Status.RUNNING, claim_for.id, 1
     row = RunRow(
-        run_id, name, bound, status.value, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
+        run_id, name, bound.label, status.value, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
         start_digest(name, given, connection.codec), msgspec.json.encode(dict(pairs)).decode() if pairs else None, None,
-        now, now, partition_key,
+        now, now, partition_key, bound.version_id,
     )  # fmt: skip
     events = seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take())
-    return Create(row, events, id is None, pairs, deduplication_key)
+    return Create(row, events, fresh, pairs, deduplication_key, bound.version_count)
 
 
 def _check_place(queue: str, priority: int, partition_key: str | None, deduplication_key: str | None) -> None:
@@ -133,16 +138,6 @@ def _check_place(queue: str, priority: int, partition_key: str | None, deduplica
             raise InvalidValue(message)
     if deduplication_key is not None:
         check_name(deduplication_key, "a deduplication key")
-
-
-def _bound_version(name: str, definition: WorkflowDefinition | None, version: str | None) -> str:
-    if version is not None:
-        check_name(version, "a version")
-    bound = (version or "0.0.0") if definition is None else definition.version
-    if version is not None and version != bound:
-        message = f"workflow {name!r} has version {bound!r} here, not {version!r}"
-        raise VersionError(message)
-    return bound
 
 
 def found_by_key(create: Create, outcome: Existing) -> str | None:

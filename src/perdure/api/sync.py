@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
-from perdure.api.joining import Joining, check, record
+from perdure.api.joining import check, record
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -182,22 +182,23 @@ class SyncEngine:
     def start(
         self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
         queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        channel: str | None = None, routing_key: str | None = None, timeout: Duration | None = None,
+        tags: Mapping[str, str] | None = None, partition_key: str | None = None, deduplication_key: str | None = None,
+        **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
         self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
-        priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        timeout: Duration | None = None, tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        priority: int = 0, delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[R]: ...  # fmt: skip
     @overload
     def start(
         self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None,
-        deduplication_key: str | None = None, **kwargs: Any,
+        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
+        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
+        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
     ) -> SyncRun[Any]: ...  # fmt: skip
     def start(self, workflow: Any, /, *args: Any, **options: Any) -> SyncRun[Any]:
         """Record a run and return a handle on it; see `Engine.start`."""
@@ -217,7 +218,7 @@ class SyncEngine:
         Takes a connection of psycopg, PyMySQL or Django, or SQLAlchemy's connection or session, and uses it on the
         calling thread.
         """
-        joining = self.wait(_joining(self.engine, workflow, args, options))
+        joining = self.wait(self.engine.starts.joining(workflow, args, options))
         found = record(connection, self.engine.connection, joining)
         self.wait(check(self.engine.connection, joining, found))
         return SyncRun(self, self.engine.get(joining.create.row.id))
@@ -289,7 +290,3 @@ class SyncEngine:
 
 async def _next(iterator: AsyncIterator[RunInfo]) -> RunInfo | None:
     return await anext(iterator, None)
-
-
-async def _joining(engine: Engine, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
-    return engine.joining(workflow, args, options)

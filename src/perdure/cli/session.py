@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.api.binding import Wish
 from perdure.api.engine import Engine
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def rehearse(given: tuple[Any, tuple[Any, ...], dict[str, Any]], call: dict[str,
     Raises:
         PerdureError: as the start itself would.
     """
+    # Which versions there are to choose from is known to the database alone.
+    call = {name: value for name, value in call.items() if name not in Wish._fields}
 
     async def work(engine: Engine) -> None:
         await engine.start_call(*given, **call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from perdure.codec.signature import CallSignature
 from perdure.errors import UsageError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from perdure.model.policy import StepPolicy
 
+NO_VERSION: Final = "0.0.0"
+"""The version of a workflow that declares none."""
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,255}")
 
 
@@ -93,12 +95,33 @@ class StepDefinition(Definition):
         self.at_most_once: bool = policy.mode == "at_most_once"
 
 
+class Extent(NamedTuple):
+    """What belongs to the version of a workflow beside the code that it imports; see `perdure.workflow`."""
+
+    include: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+    config: Any = None
+    config_files: tuple[str, ...] = ()
+    deps: Literal["record", "pin"] = "record"
+    unversioned: bool = False
+
+
 class WorkflowDefinition(Definition):
-    """A workflow: its function, name and version."""
+    """A workflow: its function, name and version.
+
+    Attributes:
+        semver: the semantic version it is declared with; None where it declares none.
+        version: the same, or what stands for none.
+        extent: what belongs to its version.
+    """
 
     noun = "workflow"
 
-    def __init__(self, function: Callable[..., Any], name: str | None, version: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str | None, version: str | None = None, extent: Extent | None = None
+    ) -> None:
         super().__init__(function, name)
         self.named: bool = name is not None
-        self.version: str = check_name(version, f"the version of workflow {self.name!r}")
+        self.semver: str | None = version
+        self.version: str = check_name(version or NO_VERSION, f"the version of workflow {self.name!r}")
+        self.extent: Extent = extent or Extent()

@@ -27,6 +27,7 @@ from perdure.model.status import EventType
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
+    from perdure.kernel.frozen import Frozen
     from perdure.model.event import Event
 
 logger: logging.Logger = logging.getLogger("perdure.run")
@@ -54,6 +55,7 @@ class Execution(Requests):
     claims: int
     bridge: Any
     ahead: Collection[Event]
+    frozen: Frozen
     given_up: list[Operation]
     fresh: list[Operation]
     cancel_requested: bool = False

@@ -18,6 +18,7 @@ from uuid import UUID
 from perdure.errors import UsageError
 from perdure.kernel.definition import check_name
 from perdure.kernel.failure import FailureTrail
+from perdure.kernel.frozen import NOTHING, Frozen
 from perdure.kernel.kinds.timer import Timer
 from perdure.kernel.loop import RunLoop, RunTask, current_task, make_loop
 from perdure.kernel.operation import Operation, OperationFuture
@@ -49,6 +50,8 @@ class Requests:
     bridge: Any = None
     ahead: Collection[Event] = ()
     """What is recorded and not delivered yet, oldest first."""
+    frozen: Frozen = NOTHING
+    """Configuration and data files of the version it is bound to."""
     _random: Random | None = None
 
     def __init__(self, run_id: str, codec: Any, steps: Any, info: Any = None) -> None:

@@ -48,7 +48,8 @@ class Claimer:
             if row.code not in codes:
                 return hand_over(row, recent, now, host.commit_ids.take())
             version = host.carried.versions.get(row.workflow)
-            return decide(row, recent, who, now, host.commit_ids.take(), version)
+            binding = None if version is None else version.binding
+            return decide(row, recent, who, now, host.commit_ids.take(), binding)
 
         answer = await self._ask(request, judge)
         taken = [claimed for claimed in answer.taken if not claimed.returned]

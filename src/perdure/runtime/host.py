@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.kernel.execution import Execution
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
-from perdure.runtime.carried import NOTHING, Carried
+from perdure.runtime.carried import NOTHING, Carried, frozen
 from perdure.runtime.eager import Starter
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.threads import ThreadPool
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.kernel.frozen import Frozen
     from perdure.model.event import Event
     from perdure.model.run import Message, RunRow
     from perdure.model.write import Change
@@ -98,6 +99,7 @@ class Host:
         self.codec = codec
         self.workflows = workflows
         self.carried = carried
+        self._frozen: dict[str, Frozen] = {}
         self.steps = steps
         self.waiters = waiters
         waiters.is_here = self._is_here
@@ -139,7 +141,9 @@ class Host:
                 args, kwargs = run.arguments
                 return function(*args, **kwargs)
 
-            return Execution(run.id, main, self.codec, self.steps, run.row)
+            execution = Execution(run.id, main, self.codec, self.steps, run.row)
+            execution.frozen = self.frozen(definition)
+            return execution
 
         def body() -> Any:
             args, kwargs = run.arguments
@@ -147,8 +151,16 @@ class Host:
 
         bridge = Bridge(body, self.loop, run.hold)
         execution = Execution(run.id, bridge.drive, self.codec, self.steps, run.row)
+        execution.frozen = self.frozen(definition)
         bridge.attach(execution)
         return execution
+
+    def frozen(self, definition: WorkflowDefinition) -> Frozen:
+        """Return what bodies and steps of a workflow may read that is frozen with its version."""
+        found = self._frozen.get(definition.name)
+        if found is None:
+            found = self._frozen[definition.name] = frozen(definition, self.carried)
+        return found
 
     def left(self, run: Guest) -> None:
         """Forget a run that is no longer here."""

@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, claim_draft
+from perdure.model.code import UNBOUND
 from perdure.model.event import Draft, tail_of
 from perdure.model.run import WorkerRow
 from perdure.model.status import Status
@@ -175,6 +176,13 @@ class Worker:
     @property
     def _claimant(self) -> Claimant:
         return Claimant(self.id, self.host.python, self.host.settings.max_deaths)
+
+    def carries(self, workflow: str, version_id: int) -> bool:
+        """Whether a run bound so may be executed here. One that is bound to none is bound by a claim of its own."""
+        version = self.host.carried.versions.get(workflow)
+        if version is None:
+            return version_id == UNBOUND and workflow in self.host.workflows
+        return version.id == version_id
 
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""

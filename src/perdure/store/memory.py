@@ -86,7 +86,9 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self.catalog: MemoryCatalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values)
+        self.catalog: MemoryCatalog = MemoryCatalog(
+            self._check, self._lock, self.now, self._runs.values, self._workers.values
+        )
         """What is known of versions."""
 
     def open(self) -> None:

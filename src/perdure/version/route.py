@@ -21,6 +21,10 @@ _POINTS: Final = 2**64
 BoundBy = Literal["version", "schedule", "route", "newest"]
 
 
+DEFAULT_CHANNEL: Final = "default"
+"""The route of starts that name none."""
+
+
 class Arm(NamedTuple):
     """A version and its share of new runs, relative to the other arms."""
 
@@ -110,6 +114,22 @@ def revise(known: Known, weights: Mapping[str, float], *, before: Route | None, 
     arms = tuple(Arm(labels[name].version_id, labels[name].text, weights[name]) for name in sorted(labels, key=order))
     revision, salt = (1, salt) if before is None else (before.revision + 1, before.salt)
     return Route(channel, revision, arms, salt)
+
+
+def holding(known: Known, before: Route | None, salt: str) -> Route:
+    """Return the default route that keeps new runs on what they start on now: the last revision where it leads on.
+
+    Raises:
+        UnknownVersion: they start on nothing yet.
+    """
+    if before is not None and before.arms:
+        return before
+    newest = known.newest()
+    if newest is None:
+        raise no_version(known)
+    arm = Arm(newest.version_id, newest.text, 1)
+    revision, salt = (1, salt) if before is None else (before.revision + 1, before.salt)
+    return Route(DEFAULT_CHANNEL, revision, (arm,), salt)
 
 
 def bind(

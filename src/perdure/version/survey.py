@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import translate
+from pathlib import Path
 from typing import NamedTuple
 
 from perdure.errors import InvalidValue
@@ -45,13 +46,27 @@ class Survey:
 
     def __init__(
         self, project: Project, definitions: tuple[Definition, ...], release: Release, notices: tuple[Notice, ...],
-        files: Iterable[SourceFile],
+        files: Iterable[SourceFile], base: Path,
     ) -> None:  # fmt: skip
         self.definitions = definitions
         self.release = release
         self.notices = notices
         self._project = project
+        self._base = base
         self._files = {file.sha256: file for file in files}
+
+    @property
+    def base(self) -> Path:
+        """The folder that the first of the workflows' modules is named from."""
+        return self._base
+
+    def resources(self) -> dict[str, bytes]:
+        """Return the data files of the release, by path: what is not code."""
+        return {
+            path: self._files[file.sha256].data
+            for path, file in self.release.manifest.items()
+            if not path.endswith(".py")
+        }
 
     def blobs(self, missing: Collection[str]) -> Iterator[Blob]:
         """Give the stored form of these contents, each with what is known of it as source."""
@@ -100,7 +115,7 @@ def take_survey(
     manifest = {path: ManifestFile(kept[path].sha256, len(kept[path].data)) for path in sorted(kept)}
     roots = tuple(sorted({root for one in found for root in one.closure.roots}))
     release = Release(tree_sha256(manifest), manifest, roots, _united(definitions))
-    return Survey(project, definitions, release, tuple(dict.fromkeys(notices)), kept.values())
+    return Survey(project, definitions, release, tuple(dict.fromkeys(notices)), kept.values(), found[0].base)
 
 
 class _Found:
@@ -114,6 +129,11 @@ class _Found:
         self._config = [(name, source.entry.file.parent / name) for name in source.config_files]
         self._beside = _beside(self._own, source.resources or ())
         self._resources = self._matched()
+
+    @property
+    def base(self) -> Path:
+        """The folder its module is named from."""
+        return self._own.base
 
     def kept(self) -> Iterator[SourceFile]:
         """Give the files that are stored: all modules of its roots, and the data that belongs to it."""

@@ -59,7 +59,9 @@ def command(
 
     async def work(stop: Stop) -> tuple[Any, bool]:
         async with engine:
-            handle = await engine.start_call(*given, **call)
+            # This code, whatever new runs start on elsewhere; a run that is there already keeps its own.
+            version = engine.carried_version(workflow.name)
+            handle = await engine.start_call(*given, **call, version=version)
             say(f"run {handle.id}")
             with Shown(engine, handle.id):
                 return await until_stopped(handle.result(), engine, stop)

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher is sooner.")
 @click.option("--delay", type=options.DURATION, help="Earliest time to begin, from now.")
 @click.option("--timeout", type=options.DURATION, help="Time limit of the whole run.")
-@click.option("--version", metavar="V", help="Version to record the run with.")
+@click.option(
+    "--version",
+    metavar="V",
+    help="Version to run: a label, the beginning of a hash, or a range; by default what the route says, else "
+    "the newest.",
+)
+@click.option("--channel", metavar="C", help="Route that chooses the version.")
+@click.option("--routing-key", metavar="K", help="What the route chooses by; the run's id by default.")
 @options.tags
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result as JSON.")
 @options.as_json

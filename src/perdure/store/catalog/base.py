@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
+    from perdure.store.catalog.demand import Demand
     from perdure.version.definition import Definition
     from perdure.version.known import KnownLabel, KnownVersion, StatusChange, VersionStatus
     from perdure.version.manifest import Blob
@@ -145,6 +146,20 @@ class StoredRelease(NamedTuple):
     release: Release
     source_commit: str | None
     created_at: int
+
+
+class HostedRelease(NamedTuple):
+    """What a version host of a release must know.
+
+    Attributes:
+        stored: the release.
+        definitions: the versions that came with it first and are not purged.
+        elsewhere: first-party names of other releases that are not its own, to a version that has each.
+    """
+
+    stored: StoredRelease
+    definitions: tuple[StoredDefinition, ...]
+    elsewhere: Mapping[str, str]
 
 
 class VersionUsage(NamedTuple):
@@ -295,6 +310,19 @@ class Catalog(Blobs, Protocol):
 
     def release(self, release_id: int) -> StoredRelease | None:
         """Return a release."""
+        ...
+
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        ...
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it. Each part is of its own moment.
+
+        Args:
+            queues: names of queues.
+            now: the database's clock.
+        """
         ...
 
     def usage(self) -> list[VersionUsage]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import BlobsMissing
-from perdure.store.catalog.base import Collected, Identity, Shelf, VersionUsage
+from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.demand import Demand, demand_of
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
@@ -18,6 +19,7 @@ from perdure.store.catalog.rows import (
     VersionRow,
     change_of,
     detail_text,
+    elsewhere,
     known_version,
     route_detail,
     route_of,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from perdure.model.run import RunRow
+    from perdure.model.run import RunRow, WorkerRow
     from perdure.store.catalog.base import (
         Action,
         CatalogChange,
@@ -108,8 +110,10 @@ class MemoryCatalog(MemoryBlobs):
         lock: threading.RLock,
         now: Callable[[], int],
         runs: Callable[[], Iterable[RunRow]],
+        workers: Callable[[], Iterable[WorkerRow]],
     ) -> None:
         super().__init__(check, lock, now, runs)
+        self._workers = workers
         self._count = 0
         self._releases: list[ReleaseRow] = []
         self._versions: list[VersionRow] = []
@@ -277,6 +281,27 @@ class MemoryCatalog(MemoryBlobs):
         with self._lock:
             is_there = 0 < release_id <= len(self._releases)
             return stored_release(self._releases[release_id - 1]) if is_there else None
+
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        stored = self.release(release_id)
+        if stored is None:
+            return None
+        ids = [row.id for row in self._versions if row.release_id == release_id and row.status != "purged"]
+        others = [
+            (one.id, one.roots, row.workflow, next(label.label for label in self._labels if label.version_id == row.id))
+            for one in self._releases
+            for row in self._versions
+            if row.release_id == one.id
+        ]
+        found = tuple(one for version_id in ids if (one := self.definition(version_id)) is not None)
+        return HostedRelease(stored, found, elsewhere(stored, others))
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it."""
+        self._check()
+        with self._lock:
+            return demand_of(self._runs(), self._workers(), queues, now)
 
     def usage(self) -> list[VersionUsage]:
         """Count the runs of each version, by state."""

@@ -10,9 +10,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import BlobsMissing
-from perdure.store.catalog.base import Collected, Identity, Shelf, VersionUsage
+from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
 from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
@@ -22,6 +23,7 @@ from perdure.store.catalog.rows import (
     change_of,
     definition_of,
     detail_text,
+    elsewhere,
     known_version,
     route_detail,
     route_of,
@@ -190,6 +192,19 @@ class SqlCatalog(SqlBlobs):
         """Return a release."""
         (found,) = self._ground.read(running([("read_release", release_id)]))
         return stored_release(ReleaseRow._make(found[0])) if found else None
+
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        stored = self.release(release_id)
+        if stored is None:
+            return None
+        ids, others = self._ground.read(running([("release_versions", release_id), ("other_roots",)]))
+        found = tuple(one for (version_id,) in ids if (one := self.definition(version_id)) is not None)
+        return HostedRelease(stored, found, elsewhere(stored, others))
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it."""
+        return self._ground.read(lambda run: demand(run, queues, now))
 
     def usage(self) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
