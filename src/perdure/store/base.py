@@ -76,16 +76,13 @@ class Store(Protocol):
 
     capabilities: Capabilities
     """What this backend is like. Constant."""
+    catalog: Catalog
+    """What this database knows of versions."""
     quiet_until: Callable[[], int]
     """Returns until when, by its clock, a claim like the last would find nothing that `change_count` does not tell of;
     0 where that is not known. No round trip: it keeps idle workers from asking."""
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """What this database knows of versions. Usable while the store is open."""
-        ...
 
     def open(self) -> None:
         """Connect, bring the schema up to date, and check that the database gives the promised durability.

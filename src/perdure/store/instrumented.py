@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, Store
+    from perdure.store.catalog.base import Catalog
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +39,7 @@ class Instrumented:
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
-        self.catalog: InstrumentedCatalog = InstrumentedCatalog(inner.catalog, self._call)
+        self.catalog: Catalog = InstrumentedCatalog(inner.catalog, self._call)
         self._translate = translate
         self._counts: dict[str, list[float]] = {}
         self._commits = 0

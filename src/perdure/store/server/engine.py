@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Capabilities, Decide, StoreOptions
+    from perdure.store.catalog.base import Catalog
 
 _TURNS = 6
 """How often a transaction that got into a deadlock is tried."""
@@ -63,7 +64,7 @@ class ServerStore(Generic[L]):
         self.now: Callable[[], int] = self._clock.now
         """Return the time on the server's clock, as far as it is known here."""
         ground = ServerGround[L](self._read, lambda work: self._transact("work", lambda link, _: work(link)))
-        self.catalog: SqlCatalog = SqlCatalog(ground, self._clock.now)
+        self.catalog: Catalog = SqlCatalog(ground, self._clock.now)
         """What is known of versions."""
         self._links: Links[L] | None = None
         self._tails: Tails = Tails()
