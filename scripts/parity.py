@@ -76,6 +76,12 @@ PARTS = {
     "LeasingContract": "Leases and fail-over",
     "ReadingContract": "Logs, listings, statistics",
     "SharingContract": "Several processes and threads on one store",
+    "BindingContract": "Runs are bound to a version, and only who has it takes them",
+    "DemandingContract": "What code runs need, and who has it",
+    "BlobContract": "Versions: contents of files",
+    "RegisteringContract": "Versions: registration, labels, the default",
+    "StandingContract": "Versions: status, routes, the record",
+    "GarbageContract": "Versions: what they are used for, and collection",
 }
 """Parts of the contract, as they are called here."""
 ABSENT = {("Durability `quorum`: it outlives the server's machine", "sqlite"): "no: one file on one machine"}
