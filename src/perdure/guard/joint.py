@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from perdure.errors import GuardBusy, LeaseLost, UsageError
 from perdure.guard.faults import busy, meaning
 from perdure.guard.statement import MYSQL, POSTGRESQL, Query, Savepoint, Steps, shared_lock
+from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 
 if TYPE_CHECKING:
-    from perdure.model.event import Event
     from perdure.model.write import Create
     from perdure.store.base import Capabilities
 
 _RUN: Final = ", ".join(RunRow._fields)
 _TOMBSTONE: Final = ", ".join(Tombstone._fields)
 _TRIES: Final = 10
+_SILENCE_S: Final = 5
+"""How long a transaction that holds a place in a log may be at rest."""
+_LIMITS: Final = (
+    f"set_config('idle_in_transaction_session_timeout', '{_SILENCE_S}s', true), "
+    "set_config('synchronous_commit', case when current_setting('synchronous_commit') in ('off', 'local') then 'on' "
+    "else current_setting('synchronous_commit') end, true)"
+)
 _DIALECTS: Final = {"postgres": POSTGRESQL, "mysql": MYSQL}
 
 
@@ -78,18 +85,69 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
 
 
 def appending(tables: Tables, event: Event) -> Steps[None]:
-    """Continue a run's log by one event, whose predecessor is known to be there.
+    """Continue a run's log by one event, whose predecessor is known to be there; it is committed next.
+
+    From here on the run waits for this transaction. So the server ends it if the client falls silent, and its commit is
+    as durable as those of the engine.
 
     Raises:
-        LeaseLost: its place is taken, so another worker has the run.
+        GuardBusy: another transaction was in the way.
+        LeaseLost: its place is taken, or its run gone: another worker has had it.
     """
+    if tables.dialect == MYSQL:
+        yield Query(f"set @perdure_wait = @@session.wait_timeout, session wait_timeout = {_SILENCE_S}")
+    insert = _insert(tables, "event", event)
+    if tables.dialect == POSTGRESQL:
+        insert = insert._replace(text=f"{insert.text} returning {_LIMITS}")
     try:
-        yield _insert(tables, "event", event)
+        yield insert
     except Exception as error:
-        if meaning(error, tables.dialect) == "duplicate":
+        if meaning(error, tables.dialect) in ("duplicate", "orphan"):
             message = f"another worker has run {event.run_id!r} by now; the step's transaction was rolled back"
             raise LeaseLost(message, run_id=event.run_id) from error
-        raise
+        told = busy(error, f"the end of step {event.name!r}", tables.dialect)
+        if told is None:
+            raise
+        raise told from error
+
+
+def leaving(tables: Tables) -> Steps[None]:
+    """Give a connection back as it was before `appending`, where that does not end with the transaction."""
+    if tables.dialect == MYSQL:
+        with suppress(Exception):
+            yield Query("set session wait_timeout = coalesce(@perdure_wait, @@global.wait_timeout)")
+
+
+def author(tables: Tables, event: Event) -> Steps[int | None]:
+    """Return who wrote an event's place in the log, as of now."""
+    text = f"select commit_id from {tables.prefix}event where run_id = ? and seq = ?{shared_lock(tables.dialect)}"
+    rows = (yield Query(text, (event.run_id, event.seq))).rows
+    return int(rows[0][0]) if rows else None
+
+
+def marking(dialect: str, mark: int) -> Steps[None]:
+    """Take a lock that the engine's store sees (`perdure.store.base.Joinable.sees`) if this is its database."""
+    if dialect == MYSQL:
+        yield Query("select get_lock(concat('perdure_', ?), 0)", (mark,))
+    else:
+        yield Query("select pg_try_advisory_xact_lock(?)", (mark,))
+
+
+def unmarking(dialect: str, mark: int) -> Steps[None]:
+    """Let go of the lock, where it does not end with the transaction."""
+    if dialect == MYSQL:
+        yield Query("select release_lock(concat('perdure_', ?))", (mark,))
+
+
+def may_append(tables: Tables) -> Steps[bool]:
+    """Whether the connection has the rights to continue logs. After a refusal the transaction can only be undone."""
+    columns = ", ".join(Event._fields)
+    log = f"{tables.prefix}event"
+    try:
+        yield Query(f"insert into {log} ({columns}) select {columns} from {log} where 1 = 0")
+    except Exception:  # noqa: BLE001 - whatever it lacks
+        return False
+    return True
 
 
 def _insert_run(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]:

@@ -52,7 +52,7 @@ class Capabilities(NamedTuple):
     """The one file it is in: no code of users may run inside its transactions."""
     tables: str | None = None
     """What stands before the name of its tables, for a connection of users to the same database, in whose transactions
-    the engine may write; None where it may not."""
+    the engine may write; None where it may not. With it the store is `Joinable`."""
 
 
 class StoreOptions(NamedTuple):
@@ -198,6 +198,18 @@ class Store(Protocol):
 
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
+        ...
+
+
+class Joinable(Protocol):
+    """A store in whose database transactions of users can write: its `Capabilities.tables` are known."""
+
+    def sees(self, mark: int) -> bool:
+        """Whether somebody holds the lock with this number in this database.
+
+        Another connection that has taken it is to the same server, and on PostgreSQL to the same database: asked of the
+        server itself, because addresses do not tell.
+        """
         ...
 
 

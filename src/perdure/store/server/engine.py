@@ -338,6 +338,10 @@ class ServerStore(Generic[L]):
 
         return self._read(look)
 
+    def sees(self, mark: int) -> bool:
+        """Whether somebody holds the lock with this number here."""
+        return self._read(lambda link: bool(link.execute("sees", mark).rows[0][0]))
+
     def change_count(self) -> int:
         """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
         if not self._hints_come:

@@ -595,3 +595,6 @@ order by name
 
 -- patience: how many seconds a change of a table may wait for those who use it: everybody waits behind it
 set session lock_wait_timeout = ?
+
+-- sees: whether somebody holds a lock of this server
+select is_used_lock(concat('perdure_', ?)) is not null

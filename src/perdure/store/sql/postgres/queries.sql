@@ -639,6 +639,9 @@ select
 -- end_session: end the process that served a connection, and wait for that; a new one may have its number by now
 select pg_terminate_backend(pid, 5000) from pg_catalog.pg_stat_activity where pid = ? and backend_start::text = ?
 
+-- sees: whether somebody holds a lock of this database
+select not pg_try_advisory_xact_lock(?)
+
 -- unlimited: let this transaction take its time, but wait for no lock for long: everybody would wait behind it
 select
     set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
