@@ -17,16 +17,18 @@ from perdure.errors import UsageError
 from perdure.guard.attempted import Attempted
 from perdure.guard.joint import Tables, marking, may_append, tables_of, unmarking
 from perdure.guard.link import Link, run, run_async
-from perdure.guard.statement import MYSQL, SQLITE, Query, Steps
+from perdure.guard.statement import MYSQL, POSTGRESQL, SQLITE, Query, Steps
 from perdure.guard.table import create_table
 
 if TYPE_CHECKING:
     from perdure.store.base import Joinable
 
 logger: logging.Logger = logging.getLogger("perdure.step")
-_IS_THERE: Final = (
-    "select count(*) from information_schema.tables where table_name = 'perdure_guard' and table_schema = "
-)
+_IS_THERE: Final = {
+    POSTGRESQL: "select to_regclass('perdure_guard') is not null",
+    MYSQL: "select count(*) from information_schema.tables "
+    "where table_schema = database() and table_name = 'perdure_guard'",
+}
 
 
 class Standing(NamedTuple):
@@ -102,8 +104,7 @@ def _tables(store: Any, over: Link) -> Tables | None:
 
 def _inside(attempt: Attempted, tables: Tables) -> Steps[Standing]:
     """Look what can be done in the engine's own database."""
-    schema = "database()" if tables.dialect == MYSQL else "current_schema()"
-    keyed = bool((yield Query(_IS_THERE + schema)).rows[0][0])
+    keyed = bool((yield Query(_IS_THERE[tables.dialect])).rows[0][0])
     if (yield from may_append(tables)):
         return Standing(tables, keyed)
     logger.warning(

@@ -270,7 +270,7 @@ class Attempts:
             error = RuntimeError(f"step {operation.name!r} raised CancelledError although nobody had cancelled it")
         spent = attempt.number - operation.budget_from
         if attempt.place is not None and isinstance(error, GuardBusy):
-            spent = max(1, spent - _BUSY)
+            spent -= _BUSY
         final = final or attempt.is_final or spent >= retry.attempts or isinstance(error, retry.give_up_on)
         if operation.definition.policy.durability == "none":
             self._unrecorded_failure(attempt, error, final=final)
@@ -282,7 +282,7 @@ class Attempts:
             )
             return
         now = self.run.host.now()
-        next_at = now + retry.wait_us(spent, self.run.host.luck())
+        next_at = now + retry.wait_us(max(spent, 1), self.run.host.luck())
         detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
         kind = EventType.STEP_ATTEMPT_FAILED
         self._record(operation, kind, attempt.number, payload=payload, detail=detail, place=attempt.place)
