@@ -101,7 +101,8 @@ class Store(Protocol):
         append or create that is already there with the same ``commit_id`` is answered with `Committed`. Later writes
         of a run in the same batch see the earlier ones. Behind a refused create or append of a run, an
         append is accepted only if its chain continues the log that is there: what builds on a refused write is
-        refused too, even where its place is free.
+        refused too, even where its place is free. What a transaction of somebody else is in the way of for long is
+        answered with `Blocked`, and holds up no neighbour for much more than a second.
 
         Args:
             batch: writes, applied in order.

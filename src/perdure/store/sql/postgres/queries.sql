@@ -150,6 +150,21 @@ where r.id = any(?::text [])
 order by r.id
 for update of r
 
+-- standings_free: the same, of those of these runs that nobody else holds
+select
+    r.id, r.status, r.epoch,
+    (select e.seq from perdure.event as e where e.run_id = r.id order by e.seq desc limit 1)
+from perdure.run as r
+where r.id = any(?::text [])
+order by r.id
+for update of r skip locked
+
+-- there: those of these runs that there are
+select id from perdure.run where id = any(?::text [])
+
+-- hurry: wait for a lock hardly at all, until the transaction or its part ends
+select set_config('lock_timeout', '10', true)
+
 -- commit_at: who wrote a place of a log
 select commit_id from perdure.event where run_id = ? and seq = ?
 
