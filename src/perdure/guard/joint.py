@@ -14,6 +14,7 @@ from perdure.guard.faults import busy, meaning
 from perdure.guard.statement import MYSQL, POSTGRESQL, Query, Savepoint, Steps, shared_lock
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
+from perdure.model.status import TERMINAL
 
 if TYPE_CHECKING:
     from perdure.model.write import Create
@@ -57,15 +58,17 @@ def tables_of(capabilities: Capabilities, dialect: str) -> Tables:
 
 
 def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]:
-    """Record a run: None, or what has its id already, and then nothing is written.
+    """Record a run: None, or what has its id or deduplication key already, and then nothing is written.
 
     Raises:
-        GuardBusy: another transaction has the id, and the wait for it was too long.
+        GuardBusy: another transaction has the id or the key, and the wait for it was too long.
         UsageError: the engine's tables are not in this database.
     """
     yield Savepoint.OPEN
     try:
         found = yield from _insert_run(tables, create)
+        if found is None and create.deduplication_key is not None:
+            found = yield from _take_key(tables, create, create.deduplication_key)
         if found is None:
             for event in create.events:
                 yield _insert(tables, "event", event)
@@ -164,12 +167,48 @@ def _insert_run(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | No
             # After the insert, which waits for a purge under way.
             gone = yield Query(f"select {_TOMBSTONE} from {tables.prefix}request where run_id = ?", (row.id,))
             return Tombstone(*gone.rows[0]) if gone.rows else None
-        # On MySQL a wait for a worker that has the row in hand may end as a deadlock: only if need be.
-        for lock in dict.fromkeys(("", shared_lock(tables.dialect))):
-            found = yield Query(f"select {_RUN} from {tables.prefix}run where id = ?{lock}", (row.id,))
-            if found.rows:
-                return RunRow(*found.rows[0])
+        found = yield from _run_of(tables, row.id)
+        if found is not None:
+            return found
     message = f"run {row.id!r} is there and is not: it is purged over and over"
+    raise GuardBusy(message)
+
+
+def _run_of(tables: Tables, run_id: str) -> Steps[RunRow | None]:
+    # On MySQL a wait for a worker that has the row in hand may end as a deadlock: only if need be.
+    for lock in dict.fromkeys(("", shared_lock(tables.dialect))):
+        found = yield Query(f"select {_RUN} from {tables.prefix}run where id = ?{lock}", (run_id,))
+        if found.rows:
+            return RunRow(*found.rows[0])
+    return None
+
+
+def _take_key(tables: Tables, create: Create, key: str) -> Steps[RunRow | None]:
+    """Give the run its deduplication key, or return the run that has it and has not ended.
+
+    A key that is taken in another transaction is waited for.
+    """
+    place, run_id = (create.row.queue, key), create.row.id
+    keys = f"{tables.prefix}deduplication"
+    name = "`key`" if tables.dialect == MYSQL else "key"
+    insert = f"insert into {keys} (queue, {name}, run_id) values (?, ?, ?)"
+    if tables.dialect == POSTGRESQL:
+        insert += " on conflict (queue, key) do nothing"
+    where = f"where queue = ? and {name} = ?"
+    for _ in range(_TRIES):
+        if (yield from _is_inserted(tables, Query(insert, (*place, run_id)))):
+            return None
+        holders = (yield Query(f"select run_id from {keys} {where}{shared_lock(tables.dialect)}", place)).rows
+        if not holders:
+            continue
+        (holder,) = holders[0]
+        found = yield from _run_of(tables, holder)
+        if found is not None and found.status not in TERMINAL:
+            return found
+        freed = yield Query(f"update {keys} set run_id = ? {where} and run_id = ?", (run_id, *place, holder))
+        if freed.affected == 1:
+            return None
+    message = f"deduplication key {key!r} is taken and let go over and over"
     raise GuardBusy(message)
 
 
