@@ -1,7 +1,7 @@
 """A worker whose transactional steps are in the engine's own database, and which stops at a chosen boundary.
 
-Arguments: the engine's URL, the place of its database, the boundary, and what to do there: die, or wait for a line of
-standard input. It says "there" when it is there.
+Arguments: the engine's URL, the place of its database, the boundary, and the signal that it sends itself there. It says
+"there" before that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 import psycopg
@@ -30,9 +29,7 @@ def boundary(name: str) -> None:
         return
     STOP[0] = ""
     print("there", flush=True)
-    if how == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(float(how))
+    os.kill(os.getpid(), signal.Signals[how])
 
 
 class Postgres(psycopg.Connection[Any]):

@@ -56,7 +56,7 @@ async def test_a_worker_killed_at_any_boundary_leaves_both_or_neither(
     spawn: Spawner, database: Database, where: str
 ) -> None:
     async with perdure.Engine(database.url, [flow], worker=False) as client:
-        dying = worker(spawn, database, where, "die")
+        dying = worker(spawn, database, where, "SIGKILL")
         run = await client.start(flow, "teapot", id="run-1")
         assert dying.finish().code == -signal.SIGKILL, dying.err
         recorded = [event.type for event in await run.history()].count("step_completed")
@@ -75,10 +75,9 @@ async def test_a_frozen_owner_that_wakes_up_after_a_take_over_changes_nothing(
 ) -> None:
     """After the insert it holds a place in the log: the server puts it out, and nobody waits for longer than that."""
     async with perdure.Engine(database.url, [flow], worker=False) as client:
-        frozen = worker(spawn, database, where, "0.1")
+        frozen = worker(spawn, database, where, "SIGSTOP")
         await client.start(flow, "teapot", id="run-1")
         frozen.expect("there")
-        frozen.send(signal.SIGSTOP)
     async with perdure.Engine(database.url, [flow], poll="50ms") as engine:
         result = await asyncio.wait_for(engine.get("run-1").result(), 15)
         events = [event.type for event in await engine.get("run-1").history()]
