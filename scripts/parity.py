@@ -58,6 +58,11 @@ FEATURES: dict[str, Cells] = {
     "Guards of the application's writes": everywhere("tests/guard/test_once.py"),
     "Guards under duplicates, re-runs and kills": everywhere("tests/guard/storm/test_storm.py"),
     "Transactional steps": everywhere("tests/guard/test_transactional.py"),
+    "Transactional steps in the engine's own database: one commit; refused on a file": {
+        "sqlite": ("tests/guard/test_transactional.py", "test_the_engines_own_file"),
+        "postgres": ("tests/guard/test_own_database.py", "test_"),
+        "mysql": ("tests/guard/test_own_database.py", "test_"),
+    },
     "`perdure copy`, from and to": everywhere("tests/transfer/test_copy.py", "test_runs_go_on"),
     "Migrations beside running workers": everywhere("tests/migration/test_online.py", "test_workers"),
     "`perdure migrate --print`": everywhere("tests/migration/test_online.py", "test_the_printed"),

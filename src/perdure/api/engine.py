@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
-from perdure.api.joining import check, record_async
+from perdure.api.joining import record_async, run_id
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
@@ -348,7 +348,8 @@ class Engine(Operations):
     async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
         """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
 
-        Wait for its result after the commit. Of two with one id at once the second waits for the first's transaction.
+        Wait for its result after the commit. Of two with one id or one deduplication key at once the second waits for
+        the first's transaction.
 
         Args:
             connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
@@ -360,11 +361,11 @@ class Engine(Operations):
         Raises:
             UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
             CodecError, IdConflict: as of `start`; nothing is written.
-            GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
+            GuardBusy: another transaction has the id or the key, and the wait was too long. Roll back and try again.
         """
         joining = await self.starts.joining(workflow, args, options)
-        await check(self.connection, joining, await record_async(connection, self.connection, joining))
-        return Run(self, joining.create.row.id)
+        found = await record_async(connection, self.connection, joining)
+        return Run(self, await run_id(self.connection, joining, found))
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
-from perdure.api.joining import check, record
+from perdure.api.joining import record, run_id
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -220,8 +220,7 @@ class SyncEngine:
         """
         joining = self.wait(self.engine.starts.joining(workflow, args, options))
         found = record(connection, self.engine.connection, joining)
-        self.wait(check(self.engine.connection, joining, found))
-        return SyncRun(self, self.engine.get(joining.create.row.id))
+        return SyncRun(self, self.engine.get(self.wait(run_id(self.engine.connection, joining, found))))
 
     @overload
     def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...

@@ -59,16 +59,18 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
     tails.count(sum(isinstance(write, Append) for write in batch), writing.misses)
 
 
-def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write]) -> None:
+def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails(), link.max_packet)
     writing.add(writes)
+    hurrying, patient = ([known[name].fill()] if hurry else [] for name in ("hurry", "patient"))
     try:
-        link.run([known["savepoint"].fill(), *writing.statements, known["release"].fill()])
+        link.run([known["savepoint"].fill(), *hurrying, *writing.statements, *patient, known["release"].fill()])
     except Exception as error:
         # After any other fault the savepoint may be gone, and what followed would be a transaction by itself.
-        if link.usable and fault.fault(error) is Fault.WRITE and not isinstance(error, fault.TooLarge):
-            link.run([known["undo"].fill(), known["release"].fill()])
+        undone = fault.fault(error) in (Fault.WRITE, Fault.BLOCKED) and not isinstance(error, fault.TooLarge)
+        if link.usable and undone:
+            link.run([known["undo"].fill(), *patient, known["release"].fill()])
         raise
 
 

@@ -9,9 +9,11 @@ from perdure.store.server.dialect import Fault, LinkLost
 
 NO_DATABASE = 1049
 TABLE_FULL = 1114
-_AGAIN = frozenset({1020, 1205, 1213, 1614, 3058, 3572})
-"""Changed since it was read, lock wait, deadlock, deadlock of GET_LOCK, lock not to be had at once. A lock wait that
-took too long undoes its statement alone: like every other error it is followed by a ROLLBACK, and all is done again."""
+_AGAIN = frozenset({1020, 1213, 1614, 3058})
+"""Changed since it was read, deadlock, deadlock of GET_LOCK: the whole transaction is undone, and done again."""
+_BLOCKED = frozenset({1205, 3572})
+"""A lock that was not to be had in time, or at once. It undoes its statement alone: like every other error it is
+followed by a ROLLBACK, of the transaction or to the savepoint before."""
 _LOST = frozenset(
     {0, 1053, 1077, 1080, 1152, 1153, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
 )
@@ -56,6 +58,8 @@ def fault(error: Exception) -> Fault:
     if not isinstance(error, Error):
         return Fault.WRITE
     number = number_of(error)
+    if number in _BLOCKED:
+        return Fault.BLOCKED
     if number in _AGAIN:
         return Fault.AGAIN
     return Fault.WRITE if number in _WRITE else Fault.ENVIRONMENT

@@ -136,7 +136,7 @@ def _upgrade(link: MysqlLink, ours: MysqlSchema) -> None:
                 link.script(bootstrap("mysql"))
             upgrade(ours, migrations("mysql"), allowed=True)
         except pymysql.err.Error as error:
-            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+            if fault(error) not in (Fault.AGAIN, Fault.BLOCKED) or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
         else:

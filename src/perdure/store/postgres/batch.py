@@ -56,12 +56,13 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
     tails.count(sum(isinstance(write, Append) for write in batch), writing.misses)
 
 
-def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write]) -> None:
+def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails())
     writing.add(writes)
     try:
-        link.run([Call(known["savepoint"]), *writing.calls, Call(known["release"])])
+        hurrying = [Call(known["hurry"])] if hurry else []
+        link.run([Call(known["savepoint"]), *hurrying, *writing.calls, Call(known["release"])])
     except Exception:
         if link.usable:
             link.run([Call(known["undo"]), Call(known["release"])])

@@ -37,6 +37,8 @@ _KEEPALIVE = {
 }  # fmt: skip
 _LOOK_S = 10.0
 _LONGEST_DIAL_S = 5
+_LOCK_WAIT_MS = 300
+"""How long a statement waits for somebody else's transaction: all that is in its batch waits with it."""
 _IDLE_MS = 5000
 """How long the server waits for the rest of a transaction."""
 
@@ -86,6 +88,7 @@ class PostgresDialect:
             "default_transaction_isolation": "read committed",
             "synchronous_commit": _SYNCHRONOUS_COMMIT[options.durability],
             "statement_timeout": str(int(options.busy_timeout_s * 1000)),
+            "lock_timeout": str(_LOCK_WAIT_MS),
             "idle_in_transaction_session_timeout": str(_IDLE_MS),
             "jit": "off",
         }
@@ -150,9 +153,9 @@ class PostgresDialect:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
+    def attempt(self, link: PostgresLink, writes: Sequence[Write], *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
-        batch.attempt(link, self._statements, writes)
+        batch.attempt(link, self._statements, writes, hurry=hurry)
 
     def end_session(self, link: PostgresLink, session: str) -> None:
         """End the server's process for a connection that was lost, and wait until it is gone."""

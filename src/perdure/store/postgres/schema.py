@@ -106,7 +106,7 @@ def prepare(link: PostgresLink, schema: str, *, migrate: bool, create: bool, rea
             _upgrade(link, ours, schema)
         except psycopg.Error as error:
             link.rollback()
-            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+            if fault(error) not in (Fault.AGAIN, Fault.BLOCKED) or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)  # let those through who wait behind us
         else:
