@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from perdure.errors import GuardBusy, LeaseLost, UsageError
+from perdure.errors import GuardBusy, UsageError
 from perdure.guard.faults import busy, meaning
 from perdure.guard.statement import MYSQL, POSTGRESQL, Query, Savepoint, Steps, shared_lock
+from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 
 if TYPE_CHECKING:
-    from perdure.model.event import Event
     from perdure.model.write import Create
     from perdure.store.base import Capabilities
 
 _RUN: Final = ", ".join(RunRow._fields)
+_EVENT: Final = ", ".join(Event._fields)
 _TOMBSTONE: Final = ", ".join(Tombstone._fields)
 _TRIES: Final = 10
 _DIALECTS: Final = {"postgres": POSTGRESQL, "mysql": MYSQL}
@@ -61,7 +62,7 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
         found = yield from _insert_run(tables, create)
         if found is None:
             for event in create.events:
-                yield _insert(tables, "event", event)
+                yield _insert_event(tables, event)
             for key, value in create.tags:
                 yield _insert_tag(tables, create.row.id, key, value)
             if tables.dialect == POSTGRESQL:  # workers are told when the caller commits
@@ -75,21 +76,6 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
         raise told from error
     yield Savepoint.UNDO if found is not None else Savepoint.KEEP
     return found
-
-
-def appending(tables: Tables, event: Event) -> Steps[None]:
-    """Continue a run's log by one event, whose predecessor is known to be there.
-
-    Raises:
-        LeaseLost: its place is taken, so another worker has the run.
-    """
-    try:
-        yield _insert(tables, "event", event)
-    except Exception as error:
-        if meaning(error, tables.dialect) == "duplicate":
-            message = f"another worker has run {event.run_id!r} by now; the step's transaction was rolled back"
-            raise LeaseLost(message, run_id=event.run_id) from error
-        raise
 
 
 def _insert_run(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]:
@@ -124,9 +110,9 @@ def _is_inserted(tables: Tables, insert: Query) -> Steps[bool]:
         return False
 
 
-def _insert(tables: Tables, table: str, row: Event) -> Query:
-    columns = ", ".join(row._fields)
-    return Query(f"insert into {tables.prefix}{table} ({columns}) values ({_marks(tables, row)})", _bound(tables, row))
+def _insert_event(tables: Tables, event: Event) -> Query:
+    text = f"insert into {tables.prefix}event ({_EVENT}) values ({_marks(tables, event)})"
+    return Query(text, _bound(tables, event))
 
 
 def _insert_tag(tables: Tables, run_id: str, key: str, value: str) -> Query:
