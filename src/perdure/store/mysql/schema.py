@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from perdure.errors import StoreUnavailable, UsageError
-from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.migrate import Applied, bootstrap, is_ready, migrations, upgrade
 from perdure.store.mysql.fault import fault
 from perdure.store.server.dialect import Fault
 
@@ -102,16 +102,10 @@ def prepare(link: MysqlLink, *, migrate: bool, create: bool, read_only: bool) ->
         SchemaTooNew: a newer release was here.
         UsageError: it is not ours, or not up to date and may not be changed.
     """
-    known = migrations("mysql")
     ours = MysqlSchema(link)
-    applied = ours.applied()
-    if applied is not None and not pending(known, applied):
+    missing = "there are no tables of perdure in this database"
+    if is_ready(ours, migrations("mysql"), migrate=migrate, create=create, read_only=read_only, missing=missing):
         return
-    if applied is None and (read_only or not create):
-        message = "there are no tables of perdure in this database"
-        raise UsageError(message, hint="run `perdure migrate`")
-    if not migrate or read_only:
-        upgrade(ours, known, allowed=False)
     link.deadline_s = _MIGRATION_S
     if link.execute("lock_schema", int(_MIGRATION_S) - 1).rows[0][0] != 1:
         message = "another process is migrating the database"
