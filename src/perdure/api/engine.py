@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -20,7 +21,7 @@ from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, found_by_key, prepare
 from perdure.codec.base import open_chain
-from perdure.errors import UsageError
+from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.duration import Duration
 from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
     from perdure.model.queue import Queue
     from perdure.runtime.settings import Settings
 
+logger: logging.Logger = logging.getLogger("perdure.run")
 R = TypeVar("R")
 _LOOK_S = 0.1
+_PAUSE_S = 0.2
+"""Between two looks while the database is away."""
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
@@ -58,7 +62,7 @@ class Engine(Operations):
         grace: how long steps in flight may go on when the engine closes.
         routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
             names no queue. The first that matches counts.
-        durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
+        durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
             the id of the one run it takes. For a client also
@@ -368,10 +372,22 @@ class Engine(Operations):
             connection.check()
             end = await connection.waiters.wait(run_id, is_new=is_new)
             is_new = False
-            if end is None and (end := await reading.end_of(connection, run_id)) is None:
+            if end is None and (end := await self._end_of(run_id)) is None:
                 continue
             row, last = end
             return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
+
+    async def _end_of(self, run_id: str) -> reading.End | None:
+        """Look whether a run has ended; while the database is away nobody knows, and whoever waits goes on waiting."""
+        connection = self.connection
+        try:
+            return await reading.end_of(connection, run_id)
+        except StoreUnavailable as error:
+            if connection.reader.stopped:
+                raise
+            logger.debug("cannot look for the end of run %s now: %s", run_id, error)
+            await asyncio.sleep(_PAUSE_S)
+            return None
 
     def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
         if isinstance(workflow, Workflow):

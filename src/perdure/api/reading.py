@@ -168,7 +168,11 @@ async def row_and_log(connection: Connection, run_id: str) -> tuple[RunRow, list
     return row, events
 
 
-async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | None:
+End = tuple[RunRow, Row]
+"""A run that is at rest, and the event that brought it there."""
+
+
+async def end_of(connection: Connection, run_id: str) -> End | None:
     """Return a run that is at rest and the event that brought it there; None while it goes on.
 
     Raises:

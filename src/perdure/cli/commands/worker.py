@@ -39,8 +39,8 @@ default of 700 made the collector look for them all the time."""
               help="How long a silent worker keeps its runs.")  # fmt: skip
 @click.option("--grace", type=options.DURATION, default="30s", show_default=True,
               help="How long steps in flight may go on after a request to stop.")  # fmt: skip
-@click.option("--durability", type=click.Choice(["host", "process"]), default="host", show_default=True,
-              help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
+@click.option("--durability", type=click.Choice(["host", "quorum", "process"]), default="host", show_default=True,
+              help="host survives power cuts; quorum the loss of the primary; process kill -9 only.")  # fmt: skip
 @click.option(
     "--check",
     metavar="N",

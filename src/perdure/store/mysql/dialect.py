@@ -95,6 +95,7 @@ class MysqlDialect:
         self._durability = options.durability
         self._statements = {name: Statement(text) for name, text in self.sql.items()}
         self._was_there = False
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> MysqlLink:
         """Make a connection."""
@@ -113,7 +114,26 @@ class MysqlDialect:
             message = f"{self.place}: the session is not as it was set: sql_mode {mode}, characters {characters}"
             raise UsageError(message)
         self._was_there = True
-        return MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        link = MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        if self._prepared:
+            self._check_again(link)
+        return link
+
+    def _check_again(self, link: MysqlLink) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        try:
+            wrong = schema.problems(schema.given(link), self._durability)
+        except BaseException:
+            link.close()
+            raise
+        if wrong:
+            link.close()
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
 
     def _dial(self, deadline_s: float) -> Connection:
         try:
@@ -143,6 +163,7 @@ class MysqlDialect:
         """Check what the server gives, and bring the schema up to date."""
         schema.check(schema.given(link), self._durability)
         schema.prepare(link, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: MysqlLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""

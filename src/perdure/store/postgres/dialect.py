@@ -97,6 +97,7 @@ class PostgresDialect:
         self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
         self._pooled = where.pooled
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
         """Make a connection."""
@@ -107,8 +108,10 @@ class PostgresDialect:
         waits = self._durability == "quorum"
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
-            # A pooler makes up the number of the process that serves a connection.
             found = schema.given(link)
+            if self._prepared:
+                self._check_again(found)
+            # A pooler makes up the number of the process that serves a connection.
             pooled = self._where.pooled or found.pid != connection.pgconn.backend_pid
         except BaseException:
             link.close()
@@ -138,6 +141,19 @@ class PostgresDialect:
         self._pooled = True
         return connection
 
+    def _check_again(self, found: schema.Given) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        wrong = schema.problems(found, self._durability)
+        if found.in_recovery:
+            wrong.append("it is a standby")
+        if wrong:
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
+
     def prepare(self, link: PostgresLink, *, migrate: bool, create: bool, read_only: bool) -> None:
         """Check what the server gives, and bring the schema up to date."""
         link.begin()
@@ -145,6 +161,7 @@ class PostgresDialect:
         link.rollback()
         schema.check(found, self._durability)
         schema.prepare(link, self._where.schema, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
