@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -21,7 +20,7 @@ from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starting import check_existing, found_by_key, prepare
 from perdure.codec.base import open_chain
-from perdure.errors import StoreUnavailable, UsageError
+from perdure.errors import UsageError
 from perdure.model.duration import Duration
 from perdure.model.write import Committed, Counted, Existing
 from perdure.runtime.connection import Connection
@@ -38,11 +37,8 @@ if TYPE_CHECKING:
     from perdure.model.queue import Queue
     from perdure.runtime.settings import Settings
 
-logger: logging.Logger = logging.getLogger("perdure.run")
 R = TypeVar("R")
 _LOOK_S = 0.1
-_PAUSE_S = 0.2
-"""Between two looks while the database is away."""
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
@@ -115,24 +111,25 @@ class Engine(Operations):
             raise UsageError(message)
         connection = Connection(self._store, self._codec)
         await connection.open()
-        self._connection = connection
-        self._counted |= await declare(connection, self._declared)
-        if self._with_worker:
-            host = Host(
-                store=self._store, writer=connection.writer, reader=connection.reader,
-                loop=asyncio.get_running_loop(), settings=self._settings, codec=self._codec,
-                workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
-                commit_ids=connection.commit_ids,
-            )  # fmt: skip
-            worker = Worker(host, self._name, only=self._only)
-            try:
-                await worker.start()
-            except BaseException:
-                self._connection = None
-                await connection.close()  # nobody else will: there is nothing to leave a `with` block of
-                raise
-            self._worker = worker
+        try:
+            self._counted |= await declare(connection, self._declared)
+            worker = await self._start_worker(connection) if self._with_worker else None
+        except BaseException:
+            await connection.close()  # nobody else will: there is nothing to leave a `with` block of
+            raise
+        self._connection, self._worker = connection, worker
         return self
+
+    async def _start_worker(self, connection: Connection) -> Worker:
+        host = Host(
+            store=self._store, writer=connection.writer, reader=connection.reader,
+            loop=asyncio.get_running_loop(), settings=self._settings, codec=self._codec,
+            workflows=self._workflows, steps=self._steps, waiters=connection.waiters,
+            commit_ids=connection.commit_ids,
+        )  # fmt: skip
+        worker = Worker(host, self._name, only=self._only)
+        await worker.start()
+        return worker
 
     async def close(self) -> None:
         """Stop the worker in good order and let go of the database. May be called twice.
@@ -367,27 +364,8 @@ class Engine(Operations):
     async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
         """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""
         connection = self.connection
-        reading.possible(run_id)
-        while True:
-            connection.check()
-            end = await connection.waiters.wait(run_id, is_new=is_new)
-            is_new = False
-            if end is None and (end := await self._end_of(run_id)) is None:
-                continue
-            row, last = end
-            return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
-
-    async def _end_of(self, run_id: str) -> reading.End | None:
-        """Look whether a run has ended; while the database is away nobody knows, and whoever waits goes on waiting."""
-        connection = self.connection
-        try:
-            return await reading.end_of(connection, run_id)
-        except StoreUnavailable as error:
-            if connection.reader.stopped:
-                raise
-            logger.debug("cannot look for the end of run %s now: %s", run_id, error)
-            await asyncio.sleep(_PAUSE_S)
-            return None
+        row, last = await reading.when_ended(connection, run_id, is_new=is_new)
+        return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
 
     def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
         if isinstance(workflow, Workflow):
