@@ -32,7 +32,10 @@ _VARIABLES = (
     "rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_timeout",
     "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica",
 )  # fmt: skip
-_STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
+_STATUS = (
+    "Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status",
+    "Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients",
+)  # fmt: skip
 _MIGRATION_S = 3600.0
 _PATIENCE_S, _USUAL_PATIENCE_S = 2, 86400
 _PAUSE_S = 0.5
@@ -174,6 +177,11 @@ def problems(found: Given, durability: str) -> list[str]:
     if found.get("log_bin") == "ON" and found.get("sync_binlog") != "1":
         wrong.append(f"sync_binlog is {found.get('sync_binlog')} while the binary log is on")
     return wrong + (_alone(found) if durability == "quorum" else [])
+
+
+def replicas(found: Given) -> int:
+    """Return how many replicas confirm commits now."""
+    return int(found.get("rpl_semi_sync_source_clients") or found.get("rpl_semi_sync_master_clients") or 0)
 
 
 def _alone(found: Given) -> list[str]:

@@ -595,3 +595,9 @@ order by name
 
 -- patience: how many seconds a change of a table may wait for those who use it: everybody waits behind it
 set session lock_wait_timeout = ?
+
+-- seal: a row that is gone again before the commit, so that the commit is one that a replica has to confirm
+insert into refusal (reason) values (?)
+
+-- unseal: take the row of `seal` away
+delete from refusal where reason = ?
