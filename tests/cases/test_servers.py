@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,13 +26,17 @@ from perdure.store.postgres.link import PostgresLink
 from perdure.testing.author import Author, claims_for, worker
 from tests.cases import flows
 from tests.cases.backends import on_postgres, on_servers
-from tests.cases.conftest import World
+from tests.cases.conftest import ROOT, World
 from tests.cases.ledger import PLACE, until
 from tests.process import Spawner
 from tests.servers.fixtures import Database, Servers
 from tests.servers.postgres import Postgres
 
 KINDS = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+NIGHTLY = {kind: pytest.param(kind, marks=pytest.mark.nightly) for kind in ("postgres", "mariadb")}
+ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres", NIGHTLY["mariadb"]])
+ON_MARIADB = pytest.mark.parametrize("kind", [NIGHTLY["postgres"], "mariadb"])
+"""Where a case belongs to the default suite; in the long campaigns it is played on both."""
 DEADLOCKS: list[type[Exception] | tuple[int, str]] = [
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
@@ -111,7 +117,7 @@ async def test_case_dbb_04(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
         assert set(world.ledger.counts(step).values()) == {1}
 
 
-@KINDS
+@ON_MARIADB
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("isolation", ["SERIALIZABLE", "REPEATABLE-READ"])
 async def test_case_dbb_05(own: Callable[..., World], kind: str, isolation: str) -> None:
@@ -170,11 +176,11 @@ async def test_case_dbb_09(world: World) -> None:
     assert statistics.median(after) < 1
 
 
-@KINDS
+@ON_POSTGRES
 @pytest.mark.parametrize(
     "seconds,timeout",
     [
-        pytest.param([2.0, 0.0, 0.0], 10, marks=pytest.mark.timeout(60)),
+        pytest.param([2.0, 0.0], 10, marks=pytest.mark.timeout(60)),
         pytest.param([60.0, *[1.0] * 10], 10, marks=[pytest.mark.nightly, pytest.mark.timeout(300)]),
     ],
 )
@@ -203,6 +209,30 @@ async def test_case_dbb_10(own: Callable[..., World], kind: str, seconds: list[f
     assert child.finish().code == 0
     assert len(child.err.splitlines()) < 100
     assert set(world.ledger.counts("first").values()) == {1}
+
+
+@KINDS
+@pytest.mark.timeout(60)
+async def test_case_dbb_10_at_the_start(own: Callable[..., World], kind: str, spawn: Spawner) -> None:
+    """The database is down when the worker starts, and comes later: it waits, says so on one line, and takes work."""
+    world = own()
+    async with world.client() as client:
+        run = await client.start(flows.two_steps, id="r1")
+    server_of(world).stop()
+    path = os.pathsep.join(map(str, (ROOT, Path(perdure.__file__).parents[1])))
+    words = ("-m", "perdure", "worker", "tests.cases.flows", "--db", world.url)
+    worker = spawn(sys.executable, *words, env={"PYTHONPATH": path, PLACE: str(world.ledger.path)})
+    await until(lambda: "waiting for the database" in worker.err, what="the worker waits")
+    await asyncio.sleep(1.5)
+    await asyncio.to_thread(server_of(world).start)
+    async with world.client() as client:
+        assert await client.get(run.id).result(timeout=10) == ["one", "two"]
+    worker.send(signal.SIGTERM)
+    assert worker.finish().code == 0
+    waiting, ready, stopped = worker.err.splitlines()
+    assert "waiting for the database" in waiting
+    assert "is ready" in ready
+    assert "has stopped" in stopped
 
 
 @on_servers
@@ -261,7 +291,7 @@ def test_case_dbb_14(world: World, runs: int, capsys: pytest.CaptureFixture[str]
     assert late < 3 * early + 0.002
 
 
-@KINDS
+@ON_POSTGRES
 @pytest.mark.timeout(90)
 async def test_case_rec_01(own: Callable[..., World], kind: str) -> None:
     """The database restarts while another worker is recovering; what met the error is never looked at again.
@@ -285,7 +315,7 @@ async def test_case_rec_01(own: Callable[..., World], kind: str) -> None:
     assert world.rows("select count(*) from run where owner is not null") == [(0,)]
 
 
-@KINDS
+@ON_POSTGRES
 @pytest.mark.timeout(90)
 async def test_case_rec_22_with_the_server(own: Callable[..., World], kind: str) -> None:
     """Worker and server are killed together, as by a power-cut; both are started again."""

@@ -12,7 +12,7 @@ from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.base import Capabilities, StoreOptions
 from perdure.store.instrumented import Instrumented
 from perdure.store.migrate import Applied, SchemaText
-from perdure.store.postgres import batch, fault, schema
+from perdure.store.postgres import batch, fault, refusal, schema
 from perdure.store.postgres.address import Address, address
 from perdure.store.postgres.facts import facts
 from perdure.store.postgres.link import PostgresLink
@@ -97,6 +97,7 @@ class PostgresDialect:
         self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
         self._pooled = where.pooled
+        self._was_there = False
         self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
@@ -104,7 +105,8 @@ class PostgresDialect:
         try:
             connection = self._dial(deadline_s)
         except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"{self.place}: {fault.said(error)}") from error
+            raise self._away(error, deadline_s) from error
+        self._was_there = True
         waits = self._durability == "quorum"
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
@@ -123,6 +125,14 @@ class PostgresDialect:
         link.close()  # taken for one behind a pooler, because the server was just starting
         self._pooled = False
         return self.connect(clock, deadline_s)
+
+    def _away(self, error: psycopg.OperationalError, deadline_s: float) -> StoreUnavailable | UsageError:
+        """Return what to raise where there is no connection. What was right once is not called wrong later."""
+        text = f"{self.place}: {fault.said(error)}"
+        late = isinstance(error, psycopg.errors.ConnectionTimeout)
+        if not (self._was_there or late) and refusal.is_wrong(self._where.parameters, deadline_s):
+            return UsageError(text, hint="check user, password and database")
+        return StoreUnavailable(text)
 
     def _dial(self, deadline_s: float) -> psycopg.Connection[Any]:
         limit = str(min(max(2, ceil(deadline_s)), _LONGEST_DIAL_S))  # libpq takes no less than two seconds
