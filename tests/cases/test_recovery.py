@@ -156,11 +156,12 @@ async def test_case_rec_12(world: World) -> None:
     frozen: dict[str, tuple[Child, Run[Any]]] = {}
     async with world.client() as client:
         for what, (flow, event) in FREEZES.items():
-            child = world.worker("W1", fault=f"stop before {event}", concurrency=1)
-            run: Run[Any] = await client.start(flow, id=what)
+            # Each has a queue for itself: none may take over what another one was frozen with.
+            child = world.worker("W1", fault=f"stop before {event}", concurrency=1, queues=[what])
+            run: Run[Any] = await client.start(flow, id=what, queue=what)
             await world.ledger.until("fault", len(frozen) + 1, phase="strike")
             frozen[what] = (child, run)
-        async with world.engine(name="W2") as engine:
+        async with world.engine(name="W2", queues=list(FREEZES)) as engine:
             for what, (_, run) in frozen.items():
                 await engine.get(run.id).result(timeout=15)
                 assert world.rows("select status from run where id = ?", run.id) == [("completed",)], what

@@ -19,7 +19,9 @@ from tests.faults.test_boundaries import FEWEST, PROGRAMS, check, check_effects,
 from tests.servers.fixtures import Database
 from tests.servers.postgres import Postgres
 
-SERVERS = pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+SERVERS = pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
+QUICK = (Fault.ERROR_AFTER, Fault.CRASH_AFTER)
+FAULTS = [*QUICK, *(pytest.param(fault, marks=pytest.mark.nightly) for fault in Fault if fault not in QUICK)]
 TABLES = ("tag", "inbox", "event", "request", "worker", "run")
 BURY = "insert into request select id, workflow, 0, 'completed', 0, null, null from run"
 """A log may be deleted once its run is purged."""
@@ -109,7 +111,9 @@ async def inject(shelf: ServerShelf, program: str, fault: Fault, numbers: Iterat
 
 @pytest.mark.timeout(120)
 @SERVERS
-@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize(
+    "fault", [one if one in QUICK else pytest.param(one, marks=pytest.mark.nightly) for one in Fault]
+)
 async def test_every_kind_of_boundary(
     shelf: ServerShelf, kind: str, fault: Fault, capsys: pytest.CaptureFixture[str]
 ) -> None:

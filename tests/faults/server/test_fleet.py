@@ -16,8 +16,10 @@ from tests.process import Child, Spawner
 from tests.servers.fixtures import Database, Servers
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(90)]
-SERVERS = pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+# What a worker does when another one dies is the same on all servers.
+SERVERS = pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
 LEASE_S = 2.0
+SPAN_S = 4
 
 
 @pytest.fixture
@@ -62,6 +64,7 @@ def test_the_runs_of_a_killed_worker_are_taken_over_within_the_lease_and_a_secon
     assert taken <= LEASE_S + 1
 
 
+@pytest.mark.nightly
 @SERVERS
 def test_a_herd_of_workers_that_starts_at_one_moment_takes_every_run_once(scene: Scene, kind: str) -> None:
     client = scene.start("client", "c", lanes=120)
@@ -77,6 +80,7 @@ def test_a_herd_of_workers_that_starts_at_one_moment_takes_every_run_once(scene:
     assert len({line.worker for line in scene.lines()}) >= 3
 
 
+@pytest.mark.nightly
 @SERVERS
 def test_workers_of_one_name_are_replaced_one_by_one_under_load(scene: Scene, kind: str) -> None:
     """A rolling restart: the old one and its successor have the same name. Nothing is interrupted."""
@@ -92,6 +96,7 @@ def test_workers_of_one_name_are_replaced_one_by_one_under_load(scene: Scene, ki
     assert scene.check(client) >= 30
 
 
+@pytest.mark.nightly
 @SERVERS
 def test_a_worker_that_was_frozen_does_no_harm_when_it_wakes(scene: Scene, kind: str) -> None:
     frozen, *_ = (scene.start("worker", f"w{number}", lease=1, concurrency=20) for number in range(3))
@@ -99,7 +104,7 @@ def test_a_worker_that_was_frozen_does_no_harm_when_it_wakes(scene: Scene, kind:
     owns(scene, "w0", 10)
     for _ in range(2):
         frozen.send(signal.SIGSTOP)
-        time.sleep(2.5)
+        time.sleep(2)
         frozen.send(signal.SIGCONT)
         frozen_again(frozen)
         owns(scene, "w0", 5)
@@ -164,10 +169,10 @@ async def test_twenty_idle_workers_ask_less_than_twenty_times_a_second(
     engines = [perdure.Engine(url, [nothing], name=f"w{number}") for number in range(20)]
     for engine in engines:
         await engine.open()
-    await asyncio.sleep(2)
+    await asyncio.sleep(1.5)
     before, statements = proxy.requests, proxy.statements.total()
-    await asyncio.sleep(8)
-    asked, executed = (proxy.requests - before) / 8, (proxy.statements.total() - statements) / 8
+    await asyncio.sleep(SPAN_S)
+    asked, executed = (proxy.requests - before) / SPAN_S, (proxy.statements.total() - statements) / SPAN_S
     await asyncio.gather(*(engine.close() for engine in engines))
     with capsys.disabled():
         print(f"\n{kind}: 20 idle workers ask {asked:.1f} times a second ({executed:.1f} statements)", end="")

@@ -40,7 +40,7 @@ def test_a_killed_server_costs_time_and_nothing_else(
     servers: Servers, spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     """Killed twice. No run is lost, no step is recorded or done twice, the worker lives through it."""
-    runs, recoveries = campaign(servers, spawn, tmp_path, kind, kills=2, every=2.5)
+    runs, recoveries = campaign(servers, spawn, tmp_path, kind, kills=2, every=1.8)
     with capsys.disabled():
         print(f"\n{kind}: killed 2 times, {runs} runs, back after {[round(s, 2) for s in recoveries]} s", end="")
     assert runs >= 50

@@ -22,7 +22,11 @@ from tests.process import Spawner
 from tests.servers.fixtures import Database, DatabaseServer, Servers
 from tests.servers.mariadb import Mariadb
 
-SERVERS = pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+NIGHTLY = {kind: pytest.param(kind, marks=pytest.mark.nightly) for kind in ("mariadb", "postgres")}
+ON_POSTGRES = pytest.mark.parametrize("kind", [NIGHTLY["mariadb"], "postgres"])
+ON_MARIADB = pytest.mark.parametrize("kind", ["mariadb", NIGHTLY["postgres"]])
+ON_NONE = pytest.mark.parametrize("kind", NIGHTLY.values())
+"""Where a test belongs to the default suite; in the long campaigns it is run on both."""
 FULL = (psycopg.OperationalError, pymysql.err.OperationalError)
 
 
@@ -33,7 +37,7 @@ def database(servers: Servers, request: pytest.FixtureRequest) -> Database:
     return Database(server, server.new_database())
 
 
-@SERVERS
+@ON_POSTGRES
 @pytest.mark.serial
 @pytest.mark.timeout(90)
 def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
@@ -51,10 +55,10 @@ def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
             proxy.cut()
         else:
             proxy.freeze()
-        time.sleep(3)
+        time.sleep(2)
         proxy.refuse(refusing=False)
         proxy.thaw()
-        time.sleep(2)
+        time.sleep(1.2)
     scene.end(client)
     scene.check(client)
     assert {line.worker for line in scene.lines()} == {"w0", "w1"}
@@ -62,7 +66,7 @@ def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
         assert "dead" not in each.err
 
 
-@SERVERS
+@ON_MARIADB
 @pytest.mark.timeout(60)
 def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> None:
     """Frozen in the middle of its work, as by a stalled disk: connections stay, and nothing answers."""
@@ -97,7 +101,7 @@ def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> No
     store.close()
 
 
-@SERVERS
+@ON_NONE
 @pytest.mark.serial
 @pytest.mark.timeout(60)
 def test_a_frozen_server_costs_time_and_nothing_else(
@@ -106,11 +110,11 @@ def test_a_frozen_server_costs_time_and_nothing_else(
     scene = Scene(spawn, tmp_path, database)
     load = scene.start("both", "w", lease="2s")
     load.expect("ended", 20)
-    for seconds in (1.0, 3.0):
+    for seconds in (0.5, 2.5):
         database.server.pause()
         time.sleep(seconds)
         database.server.resume()
-        time.sleep(1)
+        time.sleep(0.5)
     scene.end(load)
     assert scene.check(load) >= 20
 
@@ -152,7 +156,7 @@ async def naps(until: int) -> int:
     return n
 
 
-@SERVERS
+@ON_POSTGRES
 @pytest.mark.timeout(60)
 async def test_user_code_that_takes_all_connections_does_not_cost_the_lease(
     full: tuple[Database, Callable[[], int]], kind: str
@@ -170,7 +174,7 @@ async def test_user_code_that_takes_all_connections_does_not_cost_the_lease(
     assert claims == 5
 
 
-@SERVERS
+@ON_POSTGRES
 @pytest.mark.timeout(60)
 async def test_connections_that_are_lost_while_none_are_left_come_back_as_soon_as_there_are(
     full: tuple[Database, Callable[[], int]], kind: str

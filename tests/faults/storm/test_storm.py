@@ -187,10 +187,10 @@ class Storm:
         return calls
 
     def stale(self) -> tuple[int, int]:
-        """Count from the workers' own words: appends that were refused, and workers that learnt they are dead."""
+        """Count from what the workers said: appends that were refused, and workers that learnt they are dead."""
         texts = [child.err for child in (*self.past, *self.workers)]
         return (
-            sum(text.count("its log has moved on") for text in texts),
+            sum(text.count("a stale append was refused") for text in texts),
             sum(text.count("was declared dead") for text in texts),
         )
 
@@ -225,7 +225,7 @@ def test_a_storm_loses_nothing_and_doubles_nothing(
 
 @pytest.mark.serial
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
 def test_a_storm_on_a_server_loses_nothing_and_doubles_nothing(
     spawn: Spawner,
     tmp_path: Path,
@@ -233,9 +233,7 @@ def test_a_storm_on_a_server_loses_nothing_and_doubles_nothing(
     new_database: Callable[[str], Database],
     kind: str,
 ) -> None:
-    campaign(
-        spawn, tmp_path, capsys, new_database(kind), seed=SEED, runs=100, seconds=12, kills=16, freezes=10, stale=1
-    )
+    campaign(spawn, tmp_path, capsys, new_database(kind), seed=SEED, runs=80, seconds=8, kills=10, freezes=6, stale=1)
 
 
 @pytest.mark.nightly
