@@ -52,8 +52,8 @@ FEATURES: dict[str, Cells] = {
     },
     "The database stops in the middle": {
         "sqlite": ("tests/faults/test_sqlite_errors.py", "test_a_process_killed_at_any_write"),
-        "postgres": ("tests/store/server/test_lives.py", "test_a_killed_server"),
-        "mysql": ("tests/store/server/test_lives.py", "test_a_killed_server"),
+        "postgres": ("tests/faults/server/test_kills.py", "test_a_killed_server"),
+        "mysql": ("tests/faults/server/test_kills.py", "test_a_killed_server"),
     },
     "Guards of the application's writes": everywhere("tests/guard/test_once.py"),
     "Guards under duplicates, re-runs and kills": everywhere("tests/guard/storm/test_storm.py"),

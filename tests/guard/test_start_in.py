@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -304,3 +305,50 @@ def test_a_database_without_the_tables_is_told(caller: Caller, new_database: Cal
     client = KINDS["psycopg"][0](place[0]._replace(database=other.name))
     with closing(client), pytest.raises(UsageError, match="not in the connection's database"), client.transaction():
         caller.engine.start_in(client.raw, fulfil, 1)
+
+
+@pytest.fixture
+def role(caller: Caller, database: Database) -> Iterator[Place]:
+    """Give a role that has its own table and, of the engine, exactly the rights that the page names."""
+    mysql = place[0].dialect == "mysql"
+    name = f"shop_{database.name}"
+    page = (ROOT / "docs" / "how-to" / "transactional-start.md").read_text("utf-8")
+    found = re.search(rf"\*\*{'MySQL' if mysql else 'PostgreSQL'}.*?\n```sql\n(.*?)```", page, re.DOTALL)
+    assert found
+    granted = re.sub(r"\bto shop;", f"to {name};", found[1])
+    if mysql:
+        granted = granted.replace("perdure.", f"{database.name}.")
+        own = f"{database.name}.orders"
+    else:
+        own = "orders"
+    database.execute(f"create user {name}")
+    for statement in (*granted.split(";")[:-1], f"grant select, insert on {own} to {name}"):
+        database.execute(statement)
+    yield place[0]._replace(user=name)
+    if mysql:
+        database.execute(f"drop user {name}")
+    else:
+        database.execute(f"drop owned by {name}")
+        database.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "pymysql"])
+def test_a_role_needs_only_the_documented_rights(caller: Caller, role: Place, kind: str) -> None:
+    caller.engine.run(fulfil, 0, id="order-0")
+    every: dict[str, Any] = {
+        "queue": "default", "priority": 3, "delay": "1ms", "timeout": "9h", "tags": {"kind": "a"},
+        "partition_key": "ada", "version": caller.engine.get("order-0").info().version,
+    }  # fmt: skip
+    with closing(KINDS[kind][0](role)) as client:
+        limited = Caller(client, caller.engine)
+        with client.transaction():
+            for order, delay in enumerate(
+                ("1h", "2h", "0s"), start=1
+            ):  # one makes the line, one joins it, one heads it
+                client.execute("insert into orders values (?)", order)
+                assert limited.start(order, id=f"order-{order}", **every | {"delay": delay}) == f"order-{order}"
+        with client.transaction():
+            assert limited.start(1, id="order-1", **every | {"delay": "1h"}) == "order-1"
+        assert caller.engine.get("order-3").result("10s") is True
+        with pytest.raises(Exception, match=r"denied"), client.transaction():
+            client.execute("delete from orders")

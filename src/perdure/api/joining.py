@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from perdure.api.starting import check_existing, found_by_key
 from perdure.guard.joint import creating, tables_of
 from perdure.guard.link import link, run, run_async
-from perdure.model.write import Existing
+from perdure.model.write import Existing, Outdated
 
 if TYPE_CHECKING:
     from perdure.kernel.definition import WorkflowDefinition
@@ -35,16 +35,16 @@ def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return chosen, {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
-def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
-    """Record a run over a blocking connection; return what has its id or key already."""
+def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | Outdated | None:
+    """Record a run over a blocking connection; return what stands in the way: see `perdure.guard.joint.creating`."""
     over = link(transaction, is_async=False)
     tables = tables_of(own.store.capabilities, over.dialect)
     over.check()
     return run(over, creating(tables, joining.create))
 
 
-async def record_async(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
-    """Record a run over an async connection; return what has its id or key already."""
+async def record_async(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | Outdated | None:
+    """Record a run over an async connection; return what stands in the way: see `perdure.guard.joint.creating`."""
     over = link(transaction, is_async=True)
     tables = tables_of(own.store.capabilities, over.dialect)
     await cast("Awaitable[None]", over.check())

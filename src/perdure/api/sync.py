@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 from perdure.api.engine import Engine
 from perdure.api.joining import record, run_id
 from perdure.errors import UsageError
+from perdure.model.write import Outdated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -219,7 +220,8 @@ class SyncEngine:
         calling thread.
         """
         joining = self.wait(self.engine.starts.joining(workflow, args, options))
-        found = record(connection, self.engine.connection, joining)
+        while isinstance(found := record(connection, self.engine.connection, joining), Outdated):
+            joining = self.wait(self.engine.starts.joining(workflow, args, options, anew=True))
         return SyncRun(self, self.engine.get(self.wait(run_id(self.engine.connection, joining, found))))
 
     @overload

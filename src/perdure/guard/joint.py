@@ -15,12 +15,14 @@ from perdure.guard.statement import MYSQL, POSTGRESQL, Query, Savepoint, Steps, 
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import TERMINAL
+from perdure.model.write import Outdated
 
 if TYPE_CHECKING:
     from perdure.model.write import Create
     from perdure.store.base import Capabilities
 
 _RUN: Final = ", ".join(RunRow._fields)
+_EVENT: Final = ", ".join(Event._fields)
 _TOMBSTONE: Final = ", ".join(Tombstone._fields)
 _TRIES: Final = 10
 _SILENCE_S: Final = 5
@@ -57,8 +59,9 @@ def tables_of(capabilities: Capabilities, dialect: str) -> Tables:
     return Tables(dialect, capabilities.tables)
 
 
-def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]:
-    """Record a run: None, or what has its id or deduplication key already, and then nothing is written.
+def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | Outdated | None]:
+    """Record a run: None; or what has its id or deduplication key already, or that its version was chosen by what is no
+    longer so, and then nothing is written.
 
     Raises:
         GuardBusy: another transaction has the id or the key, and the wait for it was too long.
@@ -66,12 +69,14 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
     """
     yield Savepoint.OPEN
     try:
-        found = yield from _insert_run(tables, create)
+        found: RunRow | Tombstone | Outdated | None = yield from _insert_run(tables, create)
         if found is None and create.deduplication_key is not None:
             found = yield from _take_key(tables, create, create.deduplication_key)
+        if found is None and create.version_count is not None:
+            found = yield from _check_version(tables, create.version_count)
         if found is None:
             for event in create.events:
-                yield _insert(tables, "event", event)
+                yield _insert_event(tables, event)
             for key, value in create.tags:
                 yield _insert_tag(tables, create.row.id, key, value)
             if tables.dialect == POSTGRESQL:  # workers are told when the caller commits
@@ -87,6 +92,12 @@ def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | None]
     return found
 
 
+def _check_version(tables: Tables, version_count: int) -> Steps[Outdated | None]:
+    """Return that more has changed than the version was chosen by; a transaction that sees less is none the worse."""
+    rows = (yield Query(f"select version_count from {tables.prefix}meta where id = 1")).rows
+    return None if int(rows[0][0]) <= version_count else Outdated(int(rows[0][0]))
+
+
 def appending(tables: Tables, event: Event) -> Steps[None]:
     """Continue a run's log by one event, whose predecessor is known to be there; it is committed next.
 
@@ -99,7 +110,7 @@ def appending(tables: Tables, event: Event) -> Steps[None]:
     """
     if tables.dialect == MYSQL:
         yield Query(f"set @perdure_wait = @@session.wait_timeout, session wait_timeout = {_SILENCE_S}")
-    insert = _insert(tables, "event", event)
+    insert = _insert_event(tables, event)
     if tables.dialect == POSTGRESQL:
         insert = insert._replace(text=f"{insert.text} returning {_LIMITS}")
     try:
@@ -221,9 +232,9 @@ def _is_inserted(tables: Tables, insert: Query) -> Steps[bool]:
         return False
 
 
-def _insert(tables: Tables, table: str, row: Event) -> Query:
-    columns = ", ".join(row._fields)
-    return Query(f"insert into {tables.prefix}{table} ({columns}) values ({_marks(tables, row)})", _bound(tables, row))
+def _insert_event(tables: Tables, event: Event) -> Query:
+    text = f"insert into {tables.prefix}event ({_EVENT}) values ({_marks(tables, event)})"
+    return Query(text, _bound(tables, event))
 
 
 def _insert_tag(tables: Tables, run_id: str, key: str, value: str) -> Query:

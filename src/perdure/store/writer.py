@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import random
 import threading
 from collections import deque
 from time import perf_counter
@@ -217,12 +218,12 @@ class Writer:
             self._flush()
 
     def _retry_later(self, batch: list[tuple[Write, Submitter]], error: StoreUnavailable) -> None:
-        """Put the batch back where it was, and try again after a pause that grows to a second."""
+        """Put the batch back where it was, and try again after a pause that grows to half a second."""
         self._failures += 1
         if self._failures in (1, 10) or self._failures % 100 == 0:
             logger.warning("cannot write, trying again (attempt %d): %s", self._failures, error)
         self._queue.extendleft(reversed(batch))
-        pause = min(0.02 * 2 ** min(self._failures, 6), 1.0)
+        pause = min(0.02 * 2 ** min(self._failures, 6), 0.5) * random.uniform(0.5, 1.0)
         self._loop.call_later(pause, self._flush)  # type: ignore[union-attr]
 
     def _crashed(self, error: BaseException) -> None:
@@ -247,7 +248,8 @@ class StoreThread:
         self._name = name
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self.stopped: bool = False
+        """Whether it makes no more calls."""
 
     def post(self, call: Callable[[], None]) -> None:
         """Have ``call`` made on the thread.
@@ -255,7 +257,7 @@ class StoreThread:
         Raises:
             StoreUnavailable: the thread was stopped: whoever comes late must not start it again.
         """
-        if self._stopped:
+        if self.stopped:
             message = "the database is closed"
             raise StoreUnavailable(message)
         if self._thread is None:
@@ -282,7 +284,7 @@ class StoreThread:
 
     def stop(self) -> None:
         """End the thread once it has made the calls it has. There is no way back."""
-        self._stopped = True
+        self.stopped = True
         if self._thread is not None:
             self._calls.put(None)
             if self._thread is not threading.current_thread():

@@ -20,7 +20,8 @@ _LOST = frozenset(
 """The connection is gone, or about to go: it is not used again."""
 _RIGHTS = frozenset({1044, 1045, 1095, 1141, 1142, 1143, 1147, 1227, 1370, 1410, 1419, 1698})
 _MISSING = frozenset({1046, 1049, 1051, 1054, 1072, 1091, 1146, 1305, 1360})
-_READ_ONLY = frozenset({1290, 1792, 1836, 3100})
+READ_ONLY = frozenset({1290, 1792, 1836, 3100})
+"""Another server takes writes now: the connection is made anew, to find it."""
 _FULL = frozenset({3, 28, 1021, 1114})
 _CORRUPT = frozenset({126, 127, 1034, 1035, 1194, 1712, 1877})
 _WRITE = frozenset(
@@ -80,7 +81,7 @@ def translate(error: Exception) -> PerdureError | None:
         return UsageError(f"the user lacks a right: {text}", hint="see the page on MySQL and MariaDB for what to grant")
     if number in _MISSING:
         return UsageError(f"the database is not what it should be: {text}", hint="run `perdure migrate`")
-    if number in _READ_ONLY:
+    if number in READ_ONLY:
         return StoreUnavailable(f"the server takes no writes: {text}", hint="connect to the primary")
     if number in _FULL:
         return StoreUnavailable(f"the server's disk is full: {text}", hint="free some space; nothing recorded is lost")

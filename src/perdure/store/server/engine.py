@@ -91,6 +91,8 @@ class ServerStore(Generic[L]):
             with links.lend("work") as link:
                 self._dialect.prepare(link, migrate=options.migrate, create=options.create, read_only=options.read_only)
                 self._clock.hear(int(link.execute("clock").rows[0][0]))
+            if not options.read_only:
+                links.reserve("write")
         except BaseException:
             links.close()
             raise
@@ -250,7 +252,8 @@ class ServerStore(Generic[L]):
     # ---- workers ----
 
     def register(self, worker: WorkerRow) -> None:
-        """Insert the row of a worker that begins its life."""
+        """Insert the row of a worker that begins its life, which has a connection of its own to keep its lease."""
+        self._opened().reserve("lease")
         with self._opened().lend("work") as link:
             lease.register(link, worker)
 

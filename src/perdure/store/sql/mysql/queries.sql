@@ -626,3 +626,9 @@ set session lock_wait_timeout = ?
 
 -- sees: whether somebody holds a lock of this server
 select is_used_lock(concat('perdure_', ?)) is not null
+
+-- seal: a row that is gone again before the commit, so that the commit is one that a replica has to confirm
+insert into refusal (reason) values (?)
+
+-- unseal: take the row of `seal` away
+delete from refusal where reason = ?
