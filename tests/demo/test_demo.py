@@ -55,6 +55,10 @@ def test_every_order_happens_once_although_workers_are_killed(spawn: Spawner, tm
     assert (document["new"], document["duplicates"], document["conflicts"]) == (80, 80, 80 // ALTERED_EVERY)
     assert document["audit"]["reattempts"] >= document["audit"]["refused"] > 0
     assert document["runs"] == {"completed": 80}
+    assert sum(document["begun"].values()) == 80
+    assert document["begun"].keys() == {"1.0.0", "1.1.0"}
+    assert document["under_way"] > 0
+    assert document["strayed"] == 0
     orders = {order.order_id: order.cents for order in load(80)}
     with closing(sqlite3.connect(kept / "ledger.db")) as ledger:
         for service in SERVICES:
@@ -180,7 +184,7 @@ async def ask(path: Path, request: dict[str, object]) -> dict[str, str] | None:
 
 async def test_a_key_that_comes_again_has_no_second_effect(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
-    request = {"service": "charge", "key": "k", "order_id": "a", "cents": 5, "pid": 1}
+    request = {"service": "charge", "key": "k", "order_id": "a", "cents": 5, "pid": 1, "release": "1.0.0"}
     async with await asyncio.start_unix_server(Service(ledger, 1).serve, tmp_path / "s"):
         answers = [await ask(tmp_path / "s", request) for _ in range(PATIENCE + 1)]
     assert answers[-1] == {"receipt": "charge-a"}

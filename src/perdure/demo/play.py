@@ -25,6 +25,8 @@ KILL_AT = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
 """Shares of the work after which a worker is killed."""
 DEPLOY_AT = 0.35
 """Share of the callbacks after which the later release is deployed, with orders of the first one under way."""
+BEGUN_AT = 0.1
+"""Share of the work that has to be done by then."""
 PACE_S = 0.01
 """Pause between two callbacks, so that they keep coming while workers die."""
 
@@ -176,6 +178,11 @@ async def _disturb(cast: Cast, orders: int, tell: Tell) -> None:
 async def _deploy(engine: Engine, cast: Cast, enough: asyncio.Event, orders: int, tell: Tell) -> None:
     """Deploy the later release while orders of the first one are under way."""
     await enough.wait()
+    while True:
+        state = await cast.state()
+        if state.done["charge"] >= BEGUN_AT * orders:
+            break
+        await asyncio.sleep(0.02)
     await cast.deploy()
     cast.under_way = len([info async for info in engine.list(status=LIVE) if info.version == "1.0.0"])
     state = await cast.state()
