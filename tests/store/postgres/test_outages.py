@@ -335,4 +335,4 @@ def test_a_hint_is_not_lost_with_the_connection(make: Callable[..., Store], post
     deadline = time.monotonic() + 3
     while hearer.change_count() == before:
         assert time.monotonic() < deadline, "no hint came"
-        time.sleep(0.01)
+        threading.Event().wait(0.01)
