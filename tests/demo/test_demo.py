@@ -108,12 +108,12 @@ def book(path: Path, *changes: tuple[str, str, str, int]) -> Audit:
     ledger = Ledger(path)
     for order_id, cents in DEMANDS:
         for service in SERVICES:
-            ledger.perform(service, f"{order_id}/{service}", order_id, cents, "done")
+            ledger.perform(service, f"{order_id}/{service}", order_id, cents, "done", "1.0.0")
     ledger.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         for service, key, order_id, cents in changes:
             if cents:
-                connection.execute("insert into effect values (?, ?, ?, ?)", (service, key, order_id, cents))
+                connection.execute("insert into effect values (?, ?, ?, ?, '1.0.0')", (service, key, order_id, cents))
             else:
                 connection.execute("delete from effect where service = ? and order_id = ?", (service, order_id))
     return audit(path, DEMANDS)
@@ -146,14 +146,25 @@ def test_a_ledger_with_a_fault_does_not_balance(tmp_path: Path, change: tuple[st
 
 def outcome(found: Audit) -> Outcome:
     return Outcome(
-        audit=found, runs={"completed": 2}, new=2, duplicates=2, conflicts=1, kills=3, cut=4, seconds=1.0
+        audit=found, runs={"completed": 2}, new=2, duplicates=2, conflicts=1, kills=3, cut=4, under_way=1,
+        begun={"1.0.0": 1, "1.1.0": 1}, strayed=0, seconds=1.0,
     )  # fmt: skip
 
 
 def test_a_show_without_a_kill_proves_nothing(tmp_path: Path) -> None:
     whole = outcome(book(tmp_path / "ledger.db"))
     assert whole.balanced
-    assert not Outcome(**{field: getattr(whole, field) for field in whole.__slots__} | {"kills": 0}).balanced
+    for field, value in (("kills", 0), ("strayed", 1), ("under_way", 0), ("begun", {"1.0.0": 2})):
+        given = {name: getattr(whole, name) for name in whole.__slots__}
+        assert not Outcome(**given | {field: value}).balanced
+
+
+def test_what_another_release_did_is_seen(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.perform("reserve", "a/0", "a", 100, "done", "1.0.0")
+    ledger.perform("charge", "a/1", "a", 100, "done", "1.1.0")
+    ledger.close()
+    assert audit(tmp_path / "ledger.db", DEMANDS).releases == {"a": ("1.0.0", "1.1.0")}
 
 
 # ----------------------------------------------------------------------------------------------------- the services

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,9 +41,8 @@ async def _append(
     connection: Connection, row: RunRow, kind: EventType, detail: bytes, wake_at: int | None, note: str | None = None
 ) -> Outcome:
     """Append an event from outside, at the place the log is known to end."""
-    commit_id = connection.commit_ids.take()
     write: Append | None = await connection.read(
-        partial(appending, connection.store, row, kind, detail, commit_id, wake_at=wake_at, note=note)
+        appending, connection.store, row, kind, detail, connection.commit_ids.take(), wake_at, note
     )
     return Missing(None) if write is None else await connection.write(write)
 

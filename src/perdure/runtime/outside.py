@@ -22,8 +22,8 @@ _PAGE: Final = 500
 
 
 def appending(
-    store: Store, row: RunRow, kind: EventType, detail: bytes, commit_id: int, *,
-    wake_at: int | None, note: str | None = None,
+    store: Store, row: RunRow, kind: EventType, detail: bytes, commit_id: int, wake_at: int | None,
+    note: str | None = None,
 ) -> Append | None:  # fmt: skip
     """Return the append of an event at the place where the log is known to end; None where there is no log any more."""
     tail = store.load(row.id, -1)
@@ -53,7 +53,7 @@ def unparking(store: Store, versions: Collection[int], worker_id: str, take_id: 
     """Return what lets runs go on whose code can be run again. Blocks."""
     facts = msgspec.json.encode({"worker": worker_id, "reason": "the code of its version can be run again"})
     writes = [
-        appending(store, row, EventType.RUN_UNPARKED, facts, take_id(), wake_at=store.now())
+        appending(store, row, EventType.RUN_UNPARKED, facts, take_id(), store.now())
         for row in parked_for_code(store, versions)
     ]
     return [write for write in writes if write is not None]

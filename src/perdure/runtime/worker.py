@@ -12,17 +12,15 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, claim_draft
 from perdure.model.code import UNBOUND
 from perdure.model.event import Draft, tail_of
-from perdure.model.run import WorkerRow
 from perdure.model.status import Status
 from perdure.runtime.adoption import Adoption
 from perdure.runtime.claimer import Claimer
 from perdure.runtime.closing import park
+from perdure.runtime.enrolment import live_row
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
@@ -103,14 +101,8 @@ class Worker:
     async def _enroll(self) -> None:
         """Insert this incarnation's row and begin to beat for it."""
         host = self.host
-        now = host.store.now()
-        row = WorkerRow(
-            self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode([] if self._only else host.settings.queues).decode(),
-            msgspec.json.encode(sorted(host.workflows)).decode(),
-            msgspec.json.encode(sorted(version.id for version in host.carried.versions.values())).decode(),
-            self._parent,
-        )  # fmt: skip
+        queues = () if self._only else host.settings.queues
+        row = live_row(self.id, self.name, queues, host, self._parent)
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
         self.lease.granted(sent)
