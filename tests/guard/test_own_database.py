@@ -298,8 +298,8 @@ def held_commits(database: fixtures.Database) -> Iterator[Callable[[], Coroutine
     waiting = "select count(*) from pg_locks where locktype = 'advisory' and objid = 77 and not granted"
 
     async def one() -> None:
-        while database.execute(waiting) == [(0,)]:
-            await asyncio.sleep(0)
+        while await asyncio.to_thread(database.execute, waiting) == [(0,)]:
+            pass
 
     with closing(psycopg.connect(WHERE[0].postgresql(), autocommit=True)) as holder:
         holder.execute("select pg_advisory_lock(77)")
