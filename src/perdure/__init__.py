@@ -25,6 +25,23 @@ from perdure.api.queues import QueueChange, QueueHandle, QueueInfo, QueueSetting
 from perdure.api.reading import Event, RunInfo
 from perdure.api.run import Run
 from perdure.api.sync import SyncEngine, SyncQueueHandle, SyncRun
+from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
+from perdure.api.version_info import (
+    BindingInfo,
+    BumpCheck,
+    LabelInfo,
+    OperationVersion,
+    Published,
+    RouteArm,
+    RouteInfo,
+    VersionChange,
+    VersionCheck,
+    VersionDetail,
+    VersionDiff,
+    VersionInfo,
+    VersionsCollected,
+)
+from perdure.api.versions import VersionRoutes, Versions
 from perdure.errors import (
     CodecError,
     Diverged,
@@ -74,13 +91,16 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "Event", "EventType",
-    "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LeaseLost", "NoSource", "NotPublished",
-    "PerdureError", "Queue", "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "Run",
-    "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut",
-    "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge", "Start", "StateMismatch", "Status", "StepFailed",
-    "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
-    "SyncQueueHandle", "SyncRun", "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict",
-    "VerdictKind", "VersionClosed", "VersionError", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard",
-    "info", "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
+    "AsyncStep", "BindingInfo", "BodyInfo", "BumpCheck", "CodecError", "Database", "Diverged", "Duration", "Engine",
+    "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError", "IdConflict", "InvalidValue", "LabelInfo",
+    "LeaseLost", "NoSource", "NotPublished", "OperationVersion", "PerdureError", "Published", "Queue", "QueueChange",
+    "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "RouteArm", "RouteInfo", "Run", "RunCancelled",
+    "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew",
+    "SnapshotCorrupt", "SnapshotTooLarge", "Start", "StateMismatch", "Status", "StepFailed", "StepInfo",
+    "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
+    "SyncQueueHandle", "SyncRun", "SyncStep", "SyncVersionRoutes", "SyncVersions", "UnbumpedChange", "UnknownVersion",
+    "UsageError", "Verdict", "VerdictKind", "VersionChange", "VersionCheck", "VersionClosed", "VersionDetail",
+    "VersionDiff", "VersionError", "VersionInfo", "VersionPurged", "VersionRoutes", "Versions", "VersionsCollected",
+    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random", "resource", "sleep",
+    "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

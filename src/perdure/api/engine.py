@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import reading
@@ -18,6 +19,7 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
+from perdure.api.version_use import OtherRuns, other_runs
 from perdure.api.versioning import Registrar, take_options
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
@@ -140,6 +142,13 @@ class Engine(Operations):
         await worker.start()
         return worker
 
+    def registrar(
+        self, workflows: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str
+    ) -> Registrar:
+        """Return what publishes these workflows, or those of the engine. Internal."""
+        options = replace(self._version_options, registration="worker")  # who publishes is no worker
+        return Registrar(self._store, self._workflows if workflows is None else workflows, options, actor, reason)
+
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""
         worker = self._worker
@@ -213,6 +222,13 @@ class Engine(Operations):
         """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
         version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
         return None if version is None else version.label
+
+    async def other_runs(self) -> list[OtherRuns]:
+        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
+        carried = None if self._worker is None else self._worker.host.carried
+        own = {} if carried is None else {name: version.id for name, version in carried.versions.items()}
+        found: list[OtherRuns] = await self.connection.read(other_runs, self._store, own)
+        return found
 
     @property
     def starts(self) -> Starts:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from perdure.api.engine import Engine
 from perdure.api.joining import check, record
+from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -277,6 +278,16 @@ class SyncEngine:
     def queue(self, name: str) -> SyncQueueHandle:
         """Return a handle on a queue; see `Engine.queue`."""
         return SyncQueueHandle(self, self.engine.queue(name))
+
+    @property
+    def versions(self) -> SyncVersions:
+        """The versions of workflows; see `Engine.versions`."""
+        return SyncVersions(self)
+
+    @property
+    def routes(self) -> SyncVersionRoutes:
+        """Which versions new runs start on; see `Engine.routes`."""
+        return SyncVersionRoutes(self)
 
     def _stop_loop(self) -> None:
         loop, thread = self._loop, self._thread

@@ -23,7 +23,7 @@ from perdure.version.scan import no_scans
 from perdure.version.survey import take_survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.store.base import Store
@@ -158,7 +158,7 @@ class Registrar:
     """
 
     def __init__(
-        self, store: Store, workflows: dict[str, WorkflowDefinition], options: VersionOptions,
+        self, store: Store, workflows: Mapping[str, WorkflowDefinition], options: VersionOptions,
         actor: str | None = None, reason: str = "",
     ) -> None:  # fmt: skip
         self._store = store
@@ -176,16 +176,30 @@ class Registrar:
             NotPublished: a version is not known, and this process may not make it known.
             StoreError: the database cannot be used.
         """
-        survey = survey_of(self._workflows.values(), self._options, self._store)
+        survey = self.survey()
         if survey is None:
             return NOTHING
-        for notice in survey.notices:
-            logger.warning(notice.text)
         registered = self.publish(survey)
         versions = {
             one.definition.workflow: Version(one.version_id, one.label, one.definition.config) for one in registered
         }
         return Carried(versions, resources=survey.resources())
+
+    def survey(self) -> Survey | None:
+        """Return the versions that the workflows are, and log what is odd about them; None if none is bound to one."""
+        survey = survey_of(self._workflows.values(), self._options, self._store)
+        for notice in survey.notices if survey is not None else ():
+            logger.warning(notice.text)
+        return survey
+
+    def published(self) -> list[Registered]:
+        """Register, and return what became of each workflow; see `register` for what it raises."""
+        survey = self.survey()
+        return [] if survey is None else self.publish(survey)
+
+    def semver(self, workflow: str) -> str | None:
+        """Return the number that a workflow declares."""
+        return self._workflows[workflow].semver
 
     def publish(self, survey: Survey) -> list[Registered]:
         """Make what a survey found known, and say in the log what that leads to."""

@@ -53,10 +53,10 @@ def scan(data: bytes) -> Scan:
             tree = ast.parse(data)
     except (SyntaxError, ValueError):
         # A later syntax, or no Python at all. This interpreter cannot import it either, so it refers to nothing.
-        return Scan(_of_bytes(data), References(), parsed=False)
+        return Scan(of_bytes(data), References(), parsed=False)
     except (RecursionError, MemoryError):
         # It may well be imported, only not looked into.
-        return Scan(_of_bytes(data), References(computed=(Computed(1, ANYTHING),)), parsed=False)
+        return Scan(of_bytes(data), References(computed=(Computed(1, ANYTHING),)), parsed=False)
     if b"workflow" in data and b"version" in data:
         drop_labels(tree)
     nodes = wanted_nodes()
@@ -64,7 +64,8 @@ def scan(data: bytes) -> Scan:
     return Scan(canonical, references(nodes))
 
 
-def _of_bytes(data: bytes) -> str:
+def of_bytes(data: bytes) -> str:
+    """Return the canonical hash of a file that cannot be parsed."""
     return hashlib.sha256(b"bytes\n" + data).hexdigest()
 
 

@@ -122,9 +122,9 @@ class InstrumentedCatalog(InstrumentedBlobs):
         """See `perdure.store.catalog.base.Catalog.release`."""
         return self._call("release", self.inner.release, release_id)
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """See `perdure.store.catalog.base.Catalog.usage`."""
-        return self._call("version_usage", self.inner.usage)
+        return self._call("version_usage", self.inner.usage, statuses)
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,
                 dry_run: bool = False) -> Collected:  # fmt: skip

@@ -191,9 +191,10 @@ class SqlCatalog(SqlBlobs):
         (found,) = self._ground.read(running([("read_release", release_id)]))
         return stored_release(ReleaseRow._make(found[0])) if found else None
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
-        return [VersionUsage._make(row) for row in self._ground.read(running([("version_usage",)]))[0]]
+        call = ("version_usage_of", tuple(statuses)) if statuses else ("version_usage",)
+        return [VersionUsage._make(row) for row in self._ground.read(running([call]))[0]]
 
     # ---- garbage ----
 

@@ -89,6 +89,9 @@ def _conditions(sql: dict[str, str], query: RunFilter) -> tuple[str, list[Value]
         if value is not None:
             parts.append(sql[name])
             values.append(value)
+    if query.version_ids:
+        parts.append(sql["and_version_ids"])
+        values.append(tuple(map(str, query.version_ids)))
     if query.before is not None:
         parts.append(sql["and_before"])
         values += query.before

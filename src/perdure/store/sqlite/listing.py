@@ -88,6 +88,9 @@ def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
         if value is not None:
             parts.append(SQL[name])
             values.append(value)
+    if query.version_ids:
+        parts.append(SQL["and_version_ids"])
+        values.append(msgspec.json.encode(query.version_ids).decode())
     if query.before is not None:
         parts.append(SQL["and_before"])
         values += query.before
