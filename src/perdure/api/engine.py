@@ -19,7 +19,6 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.version_use import OtherRuns, other_runs
 from perdure.api.versioning import Registrar, take_options
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
@@ -222,13 +221,6 @@ class Engine(Operations):
         """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
         version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
         return None if version is None else version.label
-
-    async def other_runs(self) -> list[OtherRuns]:
-        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
-        carried = None if self._worker is None else self._worker.host.carried
-        own = {} if carried is None else {name: version.id for name, version in carried.versions.items()}
-        found: list[OtherRuns] = await self.connection.read(other_runs, self._store, own)
-        return found
 
     @property
     def starts(self) -> Starts:

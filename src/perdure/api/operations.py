@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.api import acting, reading
 from perdure.api.queues import QueueHandle, list_queues
+from perdure.api.version_use import OtherRuns, other_runs
 from perdure.api.versions import VersionRoutes, Versions
 
 if TYPE_CHECKING:
@@ -128,6 +129,13 @@ class Operations:
     ) -> Registrar:
         """Return what registers these workflows, or those of the engine. Internal."""
         raise NotImplementedError
+
+    async def other_runs(self) -> tuple[OtherRuns, ...]:
+        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
+        versions = {} if self._worker is None else self._worker.host.carried.versions
+        own = {name: version.id for name, version in versions.items()}
+        found: tuple[OtherRuns, ...] = await self.connection.read(other_runs, self.connection.store, own)
+        return found
 
     def queue_changed(self) -> None:
         """Look for runs to claim. Internal."""

@@ -6,17 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.api.acting import default_actor
-from perdure.api.version_info import (
-    BumpCheck,
-    Published,
-    RouteInfo,
-    VersionInfo,
-    VersionsCollected,
-    published,
-    route_info,
-    version_info,
-)
+from perdure.api.version_info import BumpCheck, Published, RouteInfo, VersionInfo, VersionsCollected
 from perdure.api.version_reading import found
+from perdure.api.version_rows import published, route_info, version_info
 from perdure.api.versioning import new_salt
 from perdure.errors import InvalidValue, UnbumpedChange, UnknownVersion
 from perdure.kernel.definition import check_name

@@ -14,13 +14,8 @@ from perdure.api.version_info import (
     VersionDetail,
     VersionDiff,
     VersionInfo,
-    change_info,
-    label_infos,
-    route_info,
-    version_detail,
-    version_info,
-    version_infos,
 )
+from perdure.api.version_rows import change_info, label_infos, route_info, version_detail, version_info, version_infos
 from perdure.errors import UnknownVersion, VersionPurged
 from perdure.store.catalog.changes import named
 from perdure.version.evidence import contents, faults

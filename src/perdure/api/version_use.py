@@ -38,7 +38,7 @@ class OtherRuns:
         return f"{runs} of {self.workflow!r} bound to other versions than the {self.own} of this worker: {versions}"
 
 
-def other_runs(store: Store, own: Mapping[str, int]) -> list[OtherRuns]:
+def other_runs(store: Store, own: Mapping[str, int]) -> tuple[OtherRuns, ...]:
     """Return the open runs that are not of these versions.
 
     Args:
@@ -59,7 +59,7 @@ def other_runs(store: Store, own: Mapping[str, int]) -> list[OtherRuns]:
         mine = known.label_of(known.versions[version_id])
         if others:
             found.append(OtherRuns(workflow=workflow, own="" if mine is None else mine.text, others=others))
-    return found
+    return tuple(found)
 
 
 def uses(store: Store, carriers: Mapping[int, tuple[str, ...]]) -> tuple[VersionUse, ...]:

@@ -127,10 +127,14 @@ def channel(command: F) -> F:
 
 def sources(command: F) -> F:
     """Add what says where first-party code is."""
-    command = click.option("--bootstrap", metavar="M:F", default="", help="Module and function that set the "
-                           "application up in version hosts; it belongs to every version.")(command)  # fmt: skip
-    return click.option("--package", "packages", metavar="NAME", multiple=True,
-                        help="First-party package; may be repeated. By default those of the workflows.")(command)  # fmt: skip
+    command = click.option(
+        "--bootstrap", metavar="M:F", default="",
+        help="Module and function that set the application up in version hosts; it belongs to every version.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--package", "packages", metavar="NAME", multiple=True,
+        help="First-party package; may be repeated. By default those of the workflows.",
+    )(command)  # fmt: skip
 
 
 def tags(command: F) -> F:

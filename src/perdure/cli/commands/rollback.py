@@ -17,7 +17,8 @@ from perdure.cli.session import act
 def command(*, workflow: str, db: str, actor: str | None, reason: str) -> None:
     """Withdraw the newest version of a workflow: new runs start on the one before. Runs that have it go on.
 
-    It is needed where old code is deployed again as it was: that publishes nothing. `perdure versions restore` undoes it.
+    It is needed where old code is deployed again as it was, for that publishes nothing. To undo it: perdure versions
+    restore.
     """
     gone, now = act(db, lambda engine: engine.versions.rollback(workflow, reason=reason, actor=actor))
     print_line(

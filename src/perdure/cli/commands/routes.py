@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @click.group("routes")
 def command() -> None:
-    """Say which versions of a workflow new runs start on. (Which queue a run is put on is not meant here.)"""
+    """Say which versions of a workflow new runs start on.
+
+    Which queue a run is put on is not meant here: that is said where an engine is made.
+    """
 
 
 @command.command("show")

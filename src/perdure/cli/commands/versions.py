@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.api.version_info import BumpCheck, RouteInfo, VersionDetail, VersionDiff, VersionInfo
 
 Named = tuple[str, str]
+MOST_NAMED = 5
 
 
 @click.group("versions")
@@ -108,7 +109,7 @@ async def _pair(engine: Engine, workflow: str, before: str | None, after: str | 
         raise UnknownVersion(f"{workflow} has no version. None is published.")
     after = after or infos[0].label
     if before is None:
-        if len(infos) < 2:  # noqa: PLR2004 - a difference takes two
+        if len(infos) < 2:
             message = f"{workflow} has one version only, {infos[0].label}"
             raise UsageError(message)
         before = infos[1].label
@@ -131,7 +132,7 @@ def source(*, version: Named, file: str | None, db: str, as_json: bool) -> None:
         for line in found[file].decode("utf-8", "replace").splitlines():
             print_line(line)
     else:
-        click.get_binary_stream("stdout").write(found[file])
+        sys.stdout.buffer.write(found[file])
 
 
 @command.command("check")
@@ -165,10 +166,11 @@ def _checked(one: BumpCheck) -> str:
         return f"{one.workflow}: {number}; nothing is published yet"
     if one.level is None:
         return f"{one.workflow}: {number}; the same as {one.against}"
-    told = f"{one.workflow}: {number}; {len(one.changed)} differ from {one.against}; a {one.level} change"
+    proposal = f"a {one.level} change of {one.against}, so at least {one.proposed}"
     if one.problem is not None:
-        return f"{one.problem} {one.workflow}: a {one.level} change of {one.against}, so at least {one.proposed}."
-    return f"{told}, so at least {one.proposed}"
+        return f"{one.problem} It is {proposal}."
+    more = f" and {len(one.changed) - MOST_NAMED} more" if len(one.changed) > MOST_NAMED else ""
+    return f"{one.workflow}: {number}; {proposal} ({', '.join(one.changed[:MOST_NAMED])}{more})"
 
 
 @command.command("publish")

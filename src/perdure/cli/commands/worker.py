@@ -51,13 +51,13 @@ default of 700 made the collector look for them all the time."""
 )
 @options.sources
 @click.option("--on-unbumped", type=click.Choice(["auto", "refuse"]), default="auto", show_default=True,
-              help="A change of code that kept its number is labelled apart, or the worker does not start.")  # fmt: skip
+              help="A change that kept its number is labelled apart, or the worker does not start.")  # fmt: skip
 @click.option("--registration", type=click.Choice(["worker", "published-only"]), default="worker", show_default=True,
               help="The worker makes its versions known, or has to find them published.")  # fmt: skip
 @click.option("--new-versions", type=click.Choice(["default", "hold"]), default="default", show_default=True,
               help="New runs start on what is newest, or only once it is promoted.")  # fmt: skip
 @click.option("--promote", is_flag=True,
-              help="Let new runs start on the versions of this worker, also where they are not the newest.")  # fmt: skip
+              help="Let new runs start on this worker's versions, also where they are not the newest.")  # fmt: skip
 @click.option("--max-hosts", type=click.IntRange(0, 1000), default=4, show_default=True,
               help="Version hosts at once; 0: runs of other versions wait for a worker that carries them.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
