@@ -79,6 +79,7 @@ ADVICE: dict[str, str] = {
     "step_failed": "Look at `type_name` and `traceback_text`. Where its module is imported, you get the class itself.",
     "step_timed_out": "Give the step a longer `timeout` or a `retry`.",
     "store": "Catch it to catch whatever concerns the database.",
+    "blobs_missing": "Never seen by users.",
     "store_conflict": "Never seen by users.",
     "lease_lost": "Never raised to callers in this version; a worker that lost a run says so in its log and drops it.",
     "codec": "Return or pass something that can be stored; `path` and `type_name` say what cannot.",
@@ -86,6 +87,11 @@ ADVICE: dict[str, str] = {
     "diverged": "A replay that diverges parks its run; see [parked runs](../how-to/parked-runs.md).",
     "version": "Start the run with the version that is registered here, or leave `version` out.",
     "no_source": "Keep the workflow in a module with a source file; the message names the module and says why not.",
+    "not_in_snapshot": "Upgrade the run, if it needs the module; old code that can do without catches `ImportError`.",
+    "source_changed_on_disk": "Restart the worker; deploy into a new folder, not over the old one.",
+    "version_load_failed": "Set what the old code needs in the environment, or upgrade its runs.",
+    "environment_mismatch": "Install what the message names, or upgrade the runs.",
+    "host_crashed": "Look in the worker's log for the host's last words; upgrade the runs if the old code is at fault.",
     "not_published": "Publish the code before you start workers with it.",
     "snapshot_corrupt": "Find out who altered the database; restore it from a backup.",
     "snapshot_too_large": "Name the data that belongs to the workflow with `resources`, or leave large files out.",
@@ -267,7 +273,7 @@ def _text(doc: str | None) -> str:
 
 ERRORS_ARE = (
     "Every error is a `PerdureError` with a stable `code`. Its text says what happened, to which run and step, and "
-    "what to do next. All are exported from `perdure`, except the internal `StoreConflict`."
+    "what to do next. All are exported from `perdure`, except the internal `BlobsMissing` and `StoreConflict`."
 )
 
 

@@ -13,6 +13,7 @@ from perdure.errors import (
     CodecError,
     Diverged,
     IdConflict,
+    NotInSnapshot,
     PerdureError,
     RunCancelled,
     RunFailed,
@@ -42,6 +43,7 @@ EXAMPLES: list[PerdureError] = [
     StepInterrupted("charge", run_id="r-1"),
     StoreUnavailable("cannot connect to localhost:5432"),
     CodecError("cannot store lock", path="$.a", type_name="_thread.lock", run_id="r-1"),
+    NotInSnapshot("'shop.added' is not in order@1.3.0's snapshot.", name="shop.added"),
     Diverged(expected="step charge", found="timer", run_id="r-1"),
 ]
 
@@ -72,7 +74,7 @@ def test_the_drawing_in_the_docstring_is_the_tree() -> None:
         while parents and parents[-1][0] >= indent:
             parents.pop()
         if parents:
-            assert cls.__base__ is getattr(errors, parents[-1][1])
+            assert cls.__bases__[0] is getattr(errors, parents[-1][1])
         parents.append((indent, name))
 
 

@@ -10,12 +10,12 @@ import msgspec
 from perdure.api.reading import find, possible, row_and_log
 from perdure.codec.exception import read_failure
 from perdure.errors import RunNotFound, UsageError
-from perdure.model.event import Draft, seal, tail_of
 from perdure.model.run import Message, RunRow, Tombstone
-from perdure.model.status import EventType, Status, next_status
-from perdure.model.write import Append, Change, Closed, Committed, Missing, Purge, Send
+from perdure.model.status import EventType, Status
+from perdure.model.write import Append, Closed, Committed, Missing, Purge, Send
 from perdure.runtime.closing import note_of
 from perdure.runtime.ids import uuid7
+from perdure.runtime.outside import appending
 
 if TYPE_CHECKING:
     from perdure.model.event import Event
@@ -41,15 +41,10 @@ async def _append(
     connection: Connection, row: RunRow, kind: EventType, detail: bytes, wake_at: int | None, note: str | None = None
 ) -> Outcome:
     """Append an event from outside, at the place the log is known to end."""
-    tail: list[Event] = await connection.read(connection.store.load, row.id, -1)
-    if not tail:
-        return Missing(None)  # purged since the row was read
-    now = connection.store.now()
-    after = next_status(Status(row.status), kind)
-    draft = Draft(kind, now, state=f"{row.status}>{after}", detail=detail)
-    events = seal(row.id, tail_of(tail[-1]), (draft,), row.epoch, connection.commit_ids.take())
-    change = Change(row.status, row.epoch, after, row.epoch, None, wake_at, row.inbox_n, note, now)
-    return await connection.write(Append(row.id, events, change))
+    write: Append | None = await connection.read(
+        appending, connection.store, row, kind, detail, connection.commit_ids.take(), wake_at, note
+    )
+    return Missing(None) if write is None else await connection.write(write)
 
 
 async def cancel(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> bool:

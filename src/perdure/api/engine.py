@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
-from perdure.api.joining import check, record_async
+from perdure.api.joining import record_async, run_id
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
@@ -19,10 +19,11 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.versioning import Registrar, take_options
+from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_options
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
+from perdure.model.write import Outdated
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
     from perdure.runtime.carried import Carried
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
 
 R = TypeVar("R")
@@ -60,7 +62,7 @@ class Engine(Operations):
         grace: how long steps in flight may go on when the engine closes.
         routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
             names no queue. The first that matches counts.
-        durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
+        durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
             the id of the one run it takes. For a client also
@@ -92,7 +94,10 @@ class Engine(Operations):
         self._declared = () if access.get("read_only") else self._served.declared
         self._workflows, self._steps = collect(workflows)
         self._with_worker = worker
-        self._store = open_store(self.url, StoreOptions(durability=durability, **access))
+        self._store_options = StoreOptions(durability=durability, **access)
+        self._store = open_store(self.url, self._store_options)
+        self._codecs = codecs
+        self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
         self._connection: Connection | None = None
@@ -114,31 +119,35 @@ class Engine(Operations):
             raise UsageError(message)
         connection = Connection(self._store, self._codec)
         await connection.open()
-        self._connection = connection
-        self._counted |= await declare(connection, self._declared)
-        if self._with_worker:
-            try:
-                self._worker = await self._started(connection)
-            except BaseException:
-                self._connection = None
-                await connection.close()  # nobody else will: there is nothing to leave a `with` block of
-                raise
+        try:
+            self._counted |= await declare(connection, self._declared)
+            worker = await self._started(connection) if self._with_worker else None
+        except BaseException:
+            await connection.close()  # nobody else will: there is nothing to leave a `with` block of
+            raise
+        self._connection, self._worker = connection, worker
         self._starts = Starts(
-            connection, self._worker, self._workflows, self._routes, self._served.names, self._counted, self._admit
+            connection, worker, self._workflows, self._routes, self._served.names, self._counted, self._admit
         )  # fmt: skip
         return self
 
     async def _started(self, connection: Connection) -> Worker:
         """Register the versions of the workflows, and start a worker that carries them."""
-        registrar = Registrar(self._store, self._workflows, self._version_options)
-        carried: Carried = await connection.read(registrar.register)
+        carried = await self._carry(connection)
         host = Host(
             store=self._store, writer=connection.writer, reader=connection.reader, loop=asyncio.get_running_loop(),
             settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
             waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
         )  # fmt: skip
-        worker = Worker(host, self._name, only=self._only)
-        await worker.start()
+        if carried.watch is not None:
+            carried.watch.install()
+        worker = Worker(host, self._name, only=self._only, parent=self._parent, plan=self._plan(carried))
+        try:
+            await worker.start()
+        except BaseException:
+            if carried.watch is not None:
+                carried.watch.remove()
+            raise
         return worker
 
     def registrar(
@@ -147,6 +156,19 @@ class Engine(Operations):
         """Return what publishes these workflows, or those of the engine. Internal."""
         options = replace(self._version_options, registration="worker")  # who publishes is no worker
         return Registrar(self._store, self._workflows if workflows is None else workflows, options, actor, reason)
+
+    async def _carry(self, connection: Connection) -> Carried:
+        """Register the versions of the workflows."""
+        registrar = Registrar(self._store, self._workflows, self._version_options)
+        carried: Carried = await connection.read(registrar.register)
+        return carried
+
+    def _plan(self, carried: Carried) -> Plan | None:
+        """Return how version hosts are made; None where there is no other process that could see the database."""
+        if carried.is_host or not self._store.capabilities.shared:
+            return None
+        settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
+        return plan_of(self.url, settings, self._version_options, carried)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""
@@ -191,6 +213,8 @@ class Engine(Operations):
                 await worker.stop(self._settings.grace_us / 1_000_000)
         finally:
             self._checker.close()
+            if worker is not None and worker.host.carried.watch is not None:
+                worker.host.carried.watch.remove()
             await connection.close()
 
     async def __aenter__(self) -> Self:
@@ -336,7 +360,8 @@ class Engine(Operations):
     async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
         """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
 
-        Wait for its result after the commit. Of two with one id at once the second waits for the first's transaction.
+        Wait for its result after the commit. Of two with one id or one deduplication key at once the second waits for
+        the first's transaction.
 
         Args:
             connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
@@ -348,11 +373,12 @@ class Engine(Operations):
         Raises:
             UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
             CodecError, IdConflict: as of `start`; nothing is written.
-            GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
+            GuardBusy: another transaction has the id or the key, and the wait was too long. Roll back and try again.
         """
         joining = await self.starts.joining(workflow, args, options)
-        await check(self.connection, joining, await record_async(connection, self.connection, joining))
-        return Run(self, joining.create.row.id)
+        while isinstance(found := await record_async(connection, self.connection, joining), Outdated):
+            joining = await self.starts.joining(workflow, args, options, anew=True)
+        return Run(self, await run_id(self.connection, joining, found))
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
@@ -372,12 +398,5 @@ class Engine(Operations):
     async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
         """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""
         connection = self.connection
-        reading.possible(run_id)
-        while True:
-            connection.check()
-            end = await connection.waiters.wait(run_id, is_new=is_new)
-            is_new = False
-            if end is None and (end := await reading.end_of(connection, run_id)) is None:
-                continue
-            row, last = end
-            return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
+        row, last = await reading.when_ended(connection, run_id, is_new=is_new)
+        return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))

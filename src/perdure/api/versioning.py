@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import sys
+import tempfile
 from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from perdure.api.acting import default_actor
+from perdure.api.settings import COUNTS, DURATIONS
 from perdure.errors import BlobsMissing, InvalidValue, NoSource, UsageError
+from perdure.loading.watching import Watch, process_started
+from perdure.loading.watching import registered as modules_of
 from perdure.model.duration import microseconds
 from perdure.runtime.carried import NOTHING, Carried, Version
+from perdure.runtime.hosts.plan import Plan
 from perdure.version import publication
 from perdure.version.commit import source_commit
 from perdure.version.definition import WorkflowSource
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.runtime.settings import Settings
     from perdure.store.base import Store
     from perdure.store.catalog.base import Registered
     from perdure.version.definition import Definition
@@ -71,6 +80,7 @@ _CHOICES: Final = {
     "registration": get_args(Registration),
     "environments": ("current",),
 }
+_LEASES: Final = {"lease": "lease_us", "grace": "grace_us"}
 _SPANS: Final = {"host_idle": "host_idle_s", "foreign_delay": "foreign_delay_s"}
 SALT_BYTES: Final = 8
 NAMES: Final = tuple(sorted({field.name.removesuffix("_s") for field in fields(VersionOptions)}))
@@ -146,6 +156,32 @@ def new_salt() -> str:
     return secrets.token_hex(SALT_BYTES)
 
 
+def hosted_settings(settings: Settings, durability: str, codecs: Any, only: str | None) -> dict[str, Any]:
+    """Return the settings of the engines of version hosts: this engine's own."""
+    queues = dict(zip(settings.queues, settings.weights, strict=True)) if settings.weights else list(settings.queues)
+    spans = {name: getattr(settings, field) / 1_000_000 for name, field in (*DURATIONS.items(), *_LEASES.items())}
+    counts = {name: getattr(settings, name) for name in (*COUNTS, "max_bytes")}
+    given = {"queues": queues, "concurrency": settings.concurrency, "durability": durability, "codecs": codecs}
+    return {**given, **spans, **counts, **({} if only is None else {"only": only})}
+
+
+def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried: Carried) -> Plan:
+    """Return how version hosts are made."""
+    return Plan(
+        url, settings, _cache(), frozenset(carried.roots), carried.folders, options.max_hosts, options.host_idle_s,
+        options.foreign_delay_s,
+    )  # fmt: skip
+
+
+def _cache() -> Path:
+    """Return the folder in which releases are unpacked: this user's, or one that only this user can read."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME")
+    if home and os.access(home, os.W_OK):
+        base = Path(home) if os.environ.get("XDG_CACHE_HOME") else Path(home) / ".cache"
+        return base / "perdure" / "releases"
+    return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}" / "releases"
+
+
 class Registrar:
     """Makes the versions of an engine's workflows known to its database. Reads files, so it belongs on a thread.
 
@@ -183,7 +219,10 @@ class Registrar:
         versions = {
             one.definition.workflow: Version(one.version_id, one.label, one.definition.config) for one in registered
         }
-        return Carried(versions, resources=survey.resources())
+        return Carried(
+            versions, survey.resources(), roots=survey.release.roots, folders=survey.folders,
+            watch=_watch(survey, registered[0]),
+        )  # fmt: skip
 
     def survey(self) -> Survey | None:
         """Return the versions that the workflows are, and log what is odd about them; None if none is bound to one."""
@@ -239,6 +278,20 @@ class Registrar:
                     definition.workflow, DEFAULT_CHANNEL, hold, at=self._store.now(), actor=self._actor,
                     reason="new versions are held until they are promoted",
                 )  # fmt: skip
+
+
+def _watch(survey: Survey, registered: Registered) -> Watch:
+    """Return what compares the modules that are imported from now on; those that were before are compared here.
+
+    Raises:
+        SourceChangedOnDisk: what is loaded is not what is on disk.
+    """
+    canonical = {path: sha256 for definition in survey.definitions for path, sha256 in definition.parts.items()}
+    release = survey.release
+    name = f"{registered.definition.workflow}@{registered.label}"
+    watch = Watch(release.roots, modules_of(release.manifest, canonical), name)
+    watch.check_loaded(sys.modules, process_started())
+    return watch
 
 
 def _decide(

@@ -28,14 +28,19 @@
     ├── CodecError                codec              a value cannot be stored or read exactly
     ├── Diverged                  diverged           replay asked for something else
     └── VersionError              version            no code for the version of a run
+        ├── EnvironmentMismatch   environment_mismatch what it stands on is not installed here
+        ├── HostCrashed           host_crashed       the process that runs it ended again and again
         ├── NoSource              no_source          a workflow's code has no source to keep
+        ├── NotInSnapshot         not_in_snapshot    old code imports what is not part of it; also a ModuleNotFoundError
         ├── NotPublished          not_published      this worker may not publish, and its code is unknown
         ├── SnapshotCorrupt       snapshot_corrupt   stored code is not what was registered
         ├── SnapshotTooLarge      snapshot_too_large first-party files are too large to be kept
+        ├── SourceChangedOnDisk   source_changed_on_disk files changed under a worker
         ├── UnbumpedChange        unbumped_change    other code under a number that is taken
         ├── UnknownVersion        unknown_version    no such version is published
         ├── VersionClosed         version_closed     the version takes no new runs
-        └── VersionPurged         version_purged     the version's code is gone
+        ├── VersionPurged         version_purged     the version's code is gone
+        └── VersionLoadFailed     version_load_failed its code raised while it was loaded
 
 Invariants:
 
@@ -67,14 +72,19 @@ from perdure.errors.run import (
 from perdure.errors.step import StepFailed, StepInterrupted, StepTimedOut
 from perdure.errors.store import BlobsMissing, SchemaTooNew, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
 from perdure.errors.version import (
+    EnvironmentMismatch,
+    HostCrashed,
     NoSource,
+    NotInSnapshot,
     NotPublished,
     SnapshotCorrupt,
     SnapshotTooLarge,
+    SourceChangedOnDisk,
     UnbumpedChange,
     UnknownVersion,
     VersionClosed,
     VersionError,
+    VersionLoadFailed,
     VersionPurged,
 )
 
@@ -82,13 +92,16 @@ __all__ = [
     "BlobsMissing",
     "CodecError",
     "Diverged",
+    "EnvironmentMismatch",
     "GuardBusy",
     "GuardConflict",
     "GuardError",
+    "HostCrashed",
     "IdConflict",
     "InvalidValue",
     "LeaseLost",
     "NoSource",
+    "NotInSnapshot",
     "NotPublished",
     "PerdureError",
     "RunCancelled",
@@ -101,6 +114,7 @@ __all__ = [
     "SchemaTooNew",
     "SnapshotCorrupt",
     "SnapshotTooLarge",
+    "SourceChangedOnDisk",
     "StateMismatch",
     "StepFailed",
     "StepInterrupted",
@@ -114,6 +128,7 @@ __all__ = [
     "UsageError",
     "VersionClosed",
     "VersionError",
+    "VersionLoadFailed",
     "VersionPurged",
 ]
 

@@ -5,6 +5,8 @@ The texts are whole sentences that say what to do, so they have no hint.
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.errors.root import PerdureError
 
 
@@ -14,10 +16,39 @@ class VersionError(PerdureError):
     code = "version"
 
 
+class EnvironmentMismatch(VersionError):
+    """What a version stands on is not installed here."""
+
+    code = "environment_mismatch"
+
+
+class HostCrashed(VersionError):
+    """The process that runs an old version ended again and again."""
+
+    code = "host_crashed"
+
+
 class NoSource(VersionError):
     """A module that belongs to a workflow has no source file that can be read, so it cannot be bound to a version."""
 
     code = "no_source"
+
+
+class NotInSnapshot(VersionError, ModuleNotFoundError):
+    """Code of an old version imports a module that is not part of it; another version's was not taken instead.
+
+    Also a ModuleNotFoundError, whose ``name`` is the module: to the old code it is as if the module was not there.
+    """
+
+    code = "not_in_snapshot"
+
+    def __init__(self, text: str = "", *, name: str | None = None) -> None:
+        super().__init__(text)
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        call, args, state = super().__reduce__()
+        return call, args, {**state, "name": self.name}  # of ImportError, and not in `__dict__`
 
 
 class NotPublished(VersionError):
@@ -36,6 +67,12 @@ class SnapshotTooLarge(VersionError):
     """The first-party files are too large to be stored with a version."""
 
     code = "snapshot_too_large"
+
+
+class SourceChangedOnDisk(VersionError):
+    """A module to import is not the one that this worker registered: old and new code would be mixed."""
+
+    code = "source_changed_on_disk"
 
 
 class UnbumpedChange(VersionError):
@@ -60,3 +97,9 @@ class VersionPurged(VersionError):
     """The code of the version is no longer stored."""
 
     code = "version_purged"
+
+
+class VersionLoadFailed(VersionError):
+    """The stored code of a version raised while it was loaded, or has no such workflow."""
+
+    code = "version_load_failed"

@@ -26,6 +26,7 @@ TAIL_EVENTS = 24
 
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
+_PARK: str = EventType.RUN_PARKED.value
 _RUNNING: str = Status.RUNNING.value
 _PARKED: str = Status.PARKED.value
 
@@ -142,6 +143,29 @@ def decide(
     if bound is not None and not poison:
         row = row._replace(version_id=bound[0], workflow_version=bound[1])
     return Claimed(row, append, recent, deaths, poison, bound if not poison else None)
+
+
+def park(
+    row: RunRow, recent: tuple[Event, ...], worker_id: str, now: int, commit_id: int, *, reason: str, remedy: str
+) -> Claimed:
+    """Return the append that parks a run which is due, because no worker can run it.
+
+    Args:
+        row: the run as the claim transaction sees it.
+        recent: the last events of its log, in order, at least one.
+        worker_id: the worker that found out.
+        now: the database's clock.
+        commit_id: id of the append.
+        reason: what stands in the way, in one line.
+        remedy: what to do.
+    """
+    facts = {"worker": worker_id, "reason": reason, "help": remedy}
+    draft = Draft(_PARK, now, state=_change(row.status, EventType.RUN_PARKED), detail=msgspec.json.encode(facts))
+    append = Append(
+        row.id, seal(row.id, tail_of(recent[-1]), (draft,), row.epoch, commit_id),
+        Change(row.status, row.epoch, _PARKED, row.epoch, None, None, 0, reason, now),
+    )  # fmt: skip
+    return Claimed(row, append, recent, 0, parked=True)
 
 
 def hand_over(row: RunRow, recent: tuple[Event, ...], now: int, commit_id: int) -> Claimed:

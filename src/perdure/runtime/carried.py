@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.kernel.definition import WorkflowDefinition
+    from perdure.loading.watching import Watch
 
 
 class Version(NamedTuple):
@@ -42,12 +43,18 @@ class Carried(NamedTuple):
     Attributes:
         versions: workflow to version, of the workflows that are bound to one.
         resources: the data files of the versions, by path, as they were registered.
+        roots: first-party names of the release.
+        folders: where its first-party code lies.
+        watch: keeps this process from importing first-party code that is not the registered one.
         is_host: whether it is a version host. It takes no runs that are bound to none: those are for what is deployed.
     """
 
     versions: Mapping[str, Version]
     resources: Mapping[str, bytes] = {}
     is_host: bool = False
+    roots: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    watch: Watch | None = None
 
     def joined(self, more: Carried) -> Carried:
         """Return this and what was registered later."""

@@ -12,22 +12,21 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, claim_draft
 from perdure.model.code import UNBOUND
 from perdure.model.event import Draft, tail_of
-from perdure.model.run import WorkerRow
 from perdure.model.status import Status
 from perdure.runtime.adoption import Adoption
 from perdure.runtime.claimer import Claimer
 from perdure.runtime.closing import park
+from perdure.runtime.enrolment import live_row
 from perdure.runtime.ids import uuid7
 from perdure.runtime.lease import Lease, boot_time
 from perdure.runtime.resident import ResidentRun
 from perdure.runtime.returning import Returns
 from perdure.runtime.services.eviction import Eviction
+from perdure.runtime.services.hosting import Hosting
 from perdure.runtime.services.poll import Poll
 from perdure.runtime.services.sweeper import Sweeper
 from perdure.runtime.watchdog import Watchdog
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Heartbeat, RunRow
     from perdure.model.write import Create, Outcome
     from perdure.runtime.host import Host
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.service import Service
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
@@ -50,7 +50,13 @@ class Worker:
     """See the module. All methods run on the engine's event loop."""
 
     def __init__(
-        self, host: Host, name: str | None = None, *, only: str | None = None, parent: str | None = None
+        self,
+        host: Host,
+        name: str | None = None,
+        *,
+        only: str | None = None,
+        parent: str | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.host = host
         self._only = only
@@ -67,6 +73,8 @@ class Worker:
         self._services: list[Service] = [
             Poll(host, lambda: self.id, self.want_claim), Sweeper(host, self.want_claim), Eviction(host)
         ]  # fmt: skip
+        if plan is not None:
+            self._services.append(Hosting(host, plan, lambda: self.id, only=only))
         self._claim_wanted = False
         self._claimer = Claimer(host, self.want_claim)
         self._starved = False
@@ -93,14 +101,8 @@ class Worker:
     async def _enroll(self) -> None:
         """Insert this incarnation's row and begin to beat for it."""
         host = self.host
-        now = host.store.now()
-        row = WorkerRow(
-            self.id, self.name, socket.gethostname(), os.getpid(), "live", now, now, now + host.settings.lease_us,
-            msgspec.json.encode([] if self._only else host.settings.queues).decode(),
-            msgspec.json.encode(sorted(host.workflows)).decode(),
-            msgspec.json.encode(sorted(version.id for version in host.carried.versions.values())).decode(),
-            self._parent,
-        )  # fmt: skip
+        queues = () if self._only else host.settings.queues
+        row = live_row(self.id, self.name, queues, host, self._parent)
         sent = boot_time()
         await host.reader.call(host.loop, host.store.register, row)
         self.lease.granted(sent)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter
     from perdure.model.write import Write
     from perdure.store.base import Decide, Store, StoreOptions
+    from perdure.store.catalog.base import Catalog
 
 _CAPABILITIES = Capabilities("memory", inline=True, durability=("memory",), shared=False)
 _WAKEABLE = frozenset({Status.PENDING, Status.WAITING})
@@ -86,7 +87,9 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self.catalog: MemoryCatalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values)
+        self.catalog: Catalog = MemoryCatalog(
+            self._check, self._lock, self.now, self._runs.values, self._workers.values
+        )
         """What is known of versions."""
 
     def open(self) -> None:

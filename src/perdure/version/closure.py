@@ -76,6 +76,10 @@ class Project:
         found = self._known.get(sha256)
         return found if found is not None and found.parsed else None
 
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders that hold the roots that were met."""
+        return tuple(sorted({str(root.base) for root in self.tree.roots()}))
+
     def neighbours(self, root: Root) -> Iterator[Root]:
         """Give the roots that lie beside one; none where the project says which packages are its own."""
         if self.packages is None and not root.installed:

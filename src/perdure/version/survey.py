@@ -60,6 +60,11 @@ class Survey:
         """The folder that the first of the workflows' modules is named from."""
         return self._base
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders in which the first-party code lies."""
+        return self._project.folders()
+
     def resources(self) -> dict[str, bytes]:
         """Return the data files of the release, by path: what is not code."""
         return {

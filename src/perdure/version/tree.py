@@ -136,6 +136,10 @@ class SourceTree:
             if found.module is not None and (found.is_package or found.module not in self._modules):
                 self._modules[found.module] = found
 
+    def roots(self) -> Iterator[Root]:
+        """Give the roots that are here."""
+        yield from self._roots.values()
+
     def root(self, name: str) -> Root:
         """Return a root by its name."""
         return self._roots[name]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
+    from perdure.store.catalog.demand import Demand
     from perdure.version.definition import Definition
     from perdure.version.known import KnownLabel, KnownVersion, StatusChange, VersionStatus
     from perdure.version.manifest import Blob
@@ -147,6 +148,20 @@ class StoredRelease(NamedTuple):
     created_at: int
 
 
+class HostedRelease(NamedTuple):
+    """What a version host of a release must know.
+
+    Attributes:
+        stored: the release.
+        definitions: the versions that came with it first and are not purged.
+        elsewhere: first-party names of other releases that are not its own, to a version that has each.
+    """
+
+    stored: StoredRelease
+    definitions: tuple[StoredDefinition, ...]
+    elsewhere: Mapping[str, str]
+
+
 class VersionUsage(NamedTuple):
     """Runs of one version in one state.
 
@@ -219,7 +234,8 @@ class Catalog(Blobs, Protocol):
         """Make the versions of a release known: all of its definitions, or, if anything is raised, none.
 
         A definition whose identity is known, by whatever scheme, is that version. Where everything is known already
-        nothing is written and nobody waits. A release is kept if a version came with it first.
+        nothing is written and nobody waits. A release is kept if a version came with it first. A version that was
+        purged gets its files back from the release, so that it can be restored.
 
         Args:
             release: the files, and what they stand on.
@@ -242,9 +258,11 @@ class Catalog(Blobs, Protocol):
     ) -> bool:
         """Change whether a version takes new runs; False if it has that status already, and nothing was done.
 
+        A version that was purged can be made active again if all of its files are there.
+
         Raises:
             UnknownVersion: the workflow has no such version.
-            VersionPurged: its code is gone.
+            VersionPurged: its code is gone, or it is to be anything but active.
             UsageError: it is to be closed, and a route leads to it; or it is to be purged, which is not done here.
         """
         ...
@@ -297,6 +315,19 @@ class Catalog(Blobs, Protocol):
         """Return a release."""
         ...
 
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        ...
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it. Each part is of its own moment.
+
+        Args:
+            queues: names of queues.
+            now: the database's clock.
+        """
+        ...
+
     def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state. Reads every run that is in one of the states; of all by default."""
         ...
@@ -305,7 +336,8 @@ class Catalog(Blobs, Protocol):
                 dry_run: bool = False) -> Collected:  # fmt: skip
         """Purge closed versions that nothing needs, and delete the contents that no version needs any more.
 
-        The versions themselves, their labels and their record stay.
+        The versions themselves, their labels and their record stay. Nobody can register meanwhile, and where there is
+        something to purge every run is looked at.
 
         Args:
             keep: this many of the newest versions of each workflow stay in any case.

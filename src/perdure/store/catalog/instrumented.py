@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         CatalogChange,
         Collected,
         Decide,
+        HostedRelease,
         Identity,
         Registered,
         Revise,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         StoredRelease,
         VersionUsage,
     )
+    from perdure.store.catalog.demand import Demand
     from perdure.version.definition import Definition
     from perdure.version.known import VersionStatus
     from perdure.version.manifest import Blob
@@ -121,6 +123,14 @@ class InstrumentedCatalog(InstrumentedBlobs):
     def release(self, release_id: int) -> StoredRelease | None:
         """See `perdure.store.catalog.base.Catalog.release`."""
         return self._call("release", self.inner.release, release_id)
+
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        return self._call("release", self.inner.hosted, release_id)
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it."""
+        return self._call("demand", self.inner.demand, queues, now)
 
     def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """See `perdure.store.catalog.base.Catalog.usage`."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import BlobsMissing
-from perdure.store.catalog.base import Collected, Identity, Shelf, VersionUsage
+from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.demand import Demand, demand_of
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
@@ -18,8 +19,10 @@ from perdure.store.catalog.rows import (
     VersionRow,
     change_of,
     detail_text,
+    elsewhere,
     known_label,
     known_version,
+    manifest_of,
     route_detail,
     route_of,
     route_row,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from perdure.model.run import RunRow
+    from perdure.model.run import RunRow, WorkerRow
     from perdure.store.catalog.base import (
         Action,
         CatalogChange,
@@ -109,8 +112,10 @@ class MemoryCatalog(MemoryBlobs):
         lock: threading.RLock,
         now: Callable[[], int],
         runs: Callable[[], Iterable[RunRow]],
+        workers: Callable[[], Iterable[WorkerRow]],
     ) -> None:
         super().__init__(check, lock, now, runs)
+        self._workers = workers
         self._count = 0
         self._releases: list[ReleaseRow] = []
         self._versions: list[VersionRow] = []
@@ -169,7 +174,7 @@ class MemoryCatalog(MemoryBlobs):
         request = Request(release, definitions, decide, Stamp(at, actor, reason), commit, aliases or {})
         with self._lock:
             made = Registration(request, self._situation(request), lambda number: self._content(number).definition)
-            missing = self.missing([file.sha256 for file in release.manifest.values()]) if made.versions else []
+            missing = self.missing([file.sha256 for file in release.manifest.values()]) if made.needs_files else []
             if missing:
                 raise BlobsMissing(missing)
             self._releases += [made.release] if made.release is not None else []
@@ -177,6 +182,8 @@ class MemoryCatalog(MemoryBlobs):
             self._labels += made.labels
             self._aliases += made.aliases
             self._changes += made.changes
+            for number in made.refilled:
+                self._versions[number - 1] = self._versions[number - 1]._replace(release_id=made.release_id)
             self._count += bool(made.changes)
             return made.registered
 
@@ -216,11 +223,16 @@ class MemoryCatalog(MemoryBlobs):
         """Change whether a version takes new runs."""
         self._check()
         with self._lock:
-            action = action_of(self._known(workflow), self._routes_of(workflow).values(), version_id, status)
+            known, routes = self._known(workflow), self._routes_of(workflow).values()
+            action = action_of(known, routes, version_id, status, lambda: self._is_whole(version_id))
             if action is not None:
                 self._set_status(version_id, action, status, Stamp(at, actor, reason))
                 self._count += 1
             return action is not None
+
+    def _is_whole(self, version_id: int) -> bool:
+        manifest = manifest_of(self._releases[self._versions[version_id - 1].release_id - 1].manifest)
+        return not self.missing([file.sha256 for file in manifest.values()])
 
     def set_route(self, workflow: str, channel: str, revise: Revise, *, at: int, actor: str, reason: str) -> Route:
         """Add the next revision of a route."""
@@ -270,6 +282,27 @@ class MemoryCatalog(MemoryBlobs):
         with self._lock:
             is_there = 0 < release_id <= len(self._releases)
             return stored_release(self._releases[release_id - 1]) if is_there else None
+
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        stored = self.release(release_id)
+        if stored is None:
+            return None
+        ids = [row.id for row in self._versions if row.release_id == release_id and row.status != "purged"]
+        others = [
+            (one.id, one.roots, row.workflow, next(label.label for label in self._labels if label.version_id == row.id))
+            for one in self._releases
+            for row in self._versions
+            if row.release_id == one.id
+        ]
+        found = tuple(one for version_id in ids if (one := self.definition(version_id)) is not None)
+        return HostedRelease(stored, found, elsewhere(stored, others))
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it."""
+        self._check()
+        with self._lock:
+            return demand_of(self._runs(), self._workers(), queues, now)
 
     def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""

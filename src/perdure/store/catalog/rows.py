@@ -17,7 +17,7 @@ from perdure.version.route import Arm, Route
 from perdure.version.survey import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perdure.store.catalog.base import Action
     from perdure.version.known import VersionStatus
@@ -215,8 +215,9 @@ def _dependencies_text(dependencies: Dependencies, kept: Lock | None = None) -> 
 def _dependencies(text: str, kept: str | None = None) -> Dependencies:
     found = _loads(text)
     lock = found["lock"]
-    if lock is not None and lock["text"] is None and kept is not None:
-        lock = _loads(kept)["lock"]
+    if lock is not None and lock["text"] is None:  # the release had the same, unless the version was purged since
+        there = None if kept is None else _loads(kept)["lock"]
+        lock["text"] = there["text"] if there is not None and there["sha256"] == lock["sha256"] else ""
     return Dependencies(
         found["python"],
         found["engine_api"],
@@ -253,3 +254,19 @@ def detail_text(detail: Mapping[str, Any]) -> str:
 def change_of(row: ChangeRow) -> CatalogChange:
     """Return a stored change."""
     return CatalogChange(*row[:-1], _loads(row.detail))
+
+
+def elsewhere(stored: StoredRelease, others: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """Return first-party names that are not a release's own, to a version that has each.
+
+    Args:
+        stored: the release.
+        others: of each version of every release: the release, its names as JSON, workflow and label.
+    """
+    found: dict[str, str] = {}
+    for release_id, roots, workflow, label in others:
+        if release_id != stored.id:
+            for name in json.loads(roots):
+                if name not in stored.release.roots:
+                    found[name] = f"{workflow}@{label}"
+    return found

@@ -10,9 +10,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import BlobsMissing
-from perdure.store.catalog.base import Collected, Identity, Shelf, VersionUsage
+from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
 from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
@@ -22,7 +23,9 @@ from perdure.store.catalog.rows import (
     change_of,
     definition_of,
     detail_text,
+    elsewhere,
     known_version,
+    manifest_of,
     route_detail,
     route_of,
     route_row,
@@ -108,7 +111,7 @@ class SqlCatalog(SqlBlobs):
         def change(run: Run) -> list[Registered]:
             _, *rows = run(_LOCK, *_situation_calls(request))
             made = _registration(run, request, rows)
-            if made.versions and (missing := _missing(run, release)):
+            if made.needs_files and (missing := _missing(run, release)):
                 raise BlobsMissing(missing)
             if not made.is_nothing:
                 run(*_additions(made))
@@ -125,7 +128,7 @@ class SqlCatalog(SqlBlobs):
 
         def change(run: Run) -> bool:
             known, routes, ends = _locked(run, workflow)
-            action = action_of(known, routes.values(), version_id, status)
+            action = action_of(known, routes.values(), version_id, status, lambda: _is_whole(run, version_id))
             if action is None:
                 return False
             before = known.versions[version_id].status
@@ -191,6 +194,19 @@ class SqlCatalog(SqlBlobs):
         (found,) = self._ground.read(running([("read_release", release_id)]))
         return stored_release(ReleaseRow._make(found[0])) if found else None
 
+    def hosted(self, release_id: int) -> HostedRelease | None:
+        """Return what a version host of a release must know."""
+        stored = self.release(release_id)
+        if stored is None:
+            return None
+        ids, others = self._ground.read(running([("release_versions", release_id), ("other_roots",)]))
+        found = tuple(one for (version_id,) in ids if (one := self.definition(version_id)) is not None)
+        return HostedRelease(stored, found, elsewhere(stored, others))
+
+    def demand(self, queues: Sequence[str], now: int) -> Demand:
+        """Return what code due runs of these queues need, and who has it."""
+        return self._ground.read(lambda run: demand(run, queues, now))
+
     def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
         call = ("version_usage_of", tuple(statuses)) if statuses else ("version_usage",)
@@ -203,9 +219,12 @@ class SqlCatalog(SqlBlobs):
         """Purge closed versions that nothing needs, and delete the contents that no version needs any more."""
 
         def change(run: Run) -> Collected:
-            _, versions, used, ends = run(_LOCK, ("all_versions",), ("used_versions",), ("catalog_ends",))
+            _, versions, ends = run(_LOCK, ("all_versions",), ("catalog_ends",))
             held = [Held._make(row) for row in versions]
-            gone = purgeable(held, {row[0] for row in used}, keep=keep, closed_before=closed_before)
+            used: set[int] = set()
+            if purgeable(held, used, keep=keep, closed_before=closed_before):  # else no need to look at every run
+                used = {row[0] for row in run(("used_versions",))[0]}
+            gone = purgeable(held, used, keep=keep, closed_before=closed_before)
             ids = {version.id for version in gone}
             left = {one.release_id for one in held if one.status != "purged" and one.id not in ids}
             contents, manifests = run(("all_blobs",), ("all_manifests",))
@@ -296,6 +315,12 @@ def _registration(run: Run, request: Request, rows: Sequence[Rows]) -> Registrat
     return Registration(request, there, content)
 
 
+def _is_whole(run: Run, version_id: int) -> bool:
+    """Whether all files of a version are there."""
+    manifest = manifest_of(run(("manifest_of_version", version_id))[0][0][0])
+    return not lacking(run, [file.sha256 for file in manifest.values()])
+
+
 def _missing(run: Run, release: Release) -> list[str]:
     return lacking(run, [file.sha256 for file in release.manifest.values()])
 
@@ -312,6 +337,7 @@ def _additions(made: Registration) -> list[tuple[Any, ...]]:
         ("add_change", made.changes),
     ):
         calls += [(name, *row) for row in rows]
+    calls += [("refill_version", made.release_id, version_id) for version_id in made.refilled]
     if made.changes:
         calls.append(_BUMP)
     return calls

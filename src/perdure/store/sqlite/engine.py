@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.model.run import RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
     from perdure.store.base import Decide, Store, StoreOptions
+    from perdure.store.catalog.base import Catalog
 
 R = TypeVar("R")
 _CAPABILITIES = Capabilities("sqlite", inline=True, durability=tuple(SYNCHRONOUS), shared=True)
@@ -95,7 +96,7 @@ class SqliteStore:
         """Return the time on the common clock."""
         self.quiet_until: Callable[[], int] = int
         """Nothing is known: a look is cheap."""
-        self.catalog: SqlCatalog = SqlCatalog(SqliteGround(self._opened, self._write), self._clock.now)
+        self.catalog: Catalog = SqlCatalog(SqliteGround(self._opened, self._write), self._clock.now)
         """What is known of versions."""
         self._session: Session | None = None
         self._file = path

@@ -19,6 +19,7 @@ from perdure.testing.conformance.binding import BindingContract
 from perdure.testing.conformance.cataloguing import CataloguingContract
 from perdure.testing.conformance.claiming import ClaimingContract
 from perdure.testing.conformance.creating import CreatingContract
+from perdure.testing.conformance.demanding import DemandingContract
 from perdure.testing.conformance.leasing import LeasingContract
 from perdure.testing.conformance.messaging import MessagingContract
 from perdure.testing.conformance.purging import PurgingContract
@@ -38,6 +39,7 @@ class StoreConformance(
     PurgingContract,
     ClaimingContract,
     BindingContract,
+    DemandingContract,
     QueueingContract,
     TurnsContract,
     LeasingContract,

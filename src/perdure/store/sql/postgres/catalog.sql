@@ -71,6 +71,15 @@ insert into perdure.route (workflow, channel, revision, arms, salt, actor, reaso
 -- change_status: a version's status, and the row of the record that tells of it
 update perdure.definition_version set status = ?, status_n = ? where id = ?
 
+-- refill_version: a purged version gets its files from a release that has its content
+update perdure.definition_version set release_id = ? where id = ? and status = 'purged'
+
+-- manifest_of_version: the files of the release of a version
+select r.manifest
+from perdure.definition_version as v
+inner join perdure.release_tree as r on v.release_id = r.id
+where v.id = ?
+
 -- read_definition: a version, and what its release stands on
 select
     v.id, v.workflow, v.sha256, v.scheme, v.entry, v.bootstrap, v.parts, v.config, v.deps, v.dependencies,
@@ -129,3 +138,34 @@ select id, manifest from perdure.release_tree order by id
 
 -- delete_blobs: contents that nobody needs
 delete from perdure.definition_blob where sha256 = any(?::text [])
+
+-- next_code: the first code behind another that runs of a queue wait with
+select min(f.code) from (
+    select min(r.code) as code from perdure.run as r
+    where r.queue = $1::text and r.partition_key is null and r.code > $2::text and r.wake_at is not null
+    union all
+    select min(n.code) as code from perdure.lane as n where n.queue = $1::text and n.code > $2::text
+) as f
+
+-- bereft_codes: the codes of runs whose worker is gone, and since when the first is
+select r.code, min(r.updated_at) from perdure.run as r
+inner join perdure.worker as w on r.owner = w.id
+where w.state <> 'live' and r.queue = any($1::text [])
+group by r.code
+
+-- parked_codes: the codes of runs that are parked because they cannot be run
+select distinct r.code from perdure.run as r where r.status = 'parked' and r.queue = any($1::text []) and r.detail like $2::text
+
+-- carriers: what live workers carry, and whose version hosts they are
+select versions, parent from perdure.worker where state = 'live'
+
+-- release_versions: the versions that came with a release first and are not purged
+select id from perdure.definition_version where release_id = $1::bigint and status <> 'purged' order by id
+
+-- other_roots: the first-party names of releases, each with a version that has them
+select r.id, r.roots, v.workflow, min(l.label)
+from perdure.release_tree as r
+inner join perdure.definition_version as v on r.id = v.release_id
+inner join perdure.version_label as l on v.id = l.version_id
+group by r.id, r.roots, v.workflow, v.id
+order by r.id

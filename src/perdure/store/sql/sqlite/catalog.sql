@@ -71,6 +71,15 @@ insert into route (workflow, channel, revision, arms, salt, actor, reason, at) v
 -- change_status: a version's status, and the row of the record that tells of it
 update definition_version set status = ?, status_n = ? where id = ?
 
+-- refill_version: a purged version gets its files from a release that has its content
+update definition_version set release_id = ? where id = ? and status = 'purged'
+
+-- manifest_of_version: the files of the release of a version
+select r.manifest
+from definition_version as v
+inner join release_tree as r on v.release_id = r.id
+where v.id = ?
+
 -- read_definition: a version, and what its release stands on
 select
     v.id, v.workflow, v.sha256, v.scheme, v.entry, v.bootstrap, v.parts, v.config, v.deps, v.dependencies,
@@ -129,3 +138,34 @@ select id, manifest from release_tree order by id
 
 -- delete_blobs: contents that nobody needs
 delete from definition_blob where sha256 in (select value from json_each(?))
+
+-- next_code: the first code behind another that runs of a queue wait with
+select min(f.code) from (
+    select min(r.code) as code from run as r
+    where r.queue = ?1 and r.partition_key is null and r.code > ?2 and r.wake_at is not null
+    union all
+    select min(n.code) as code from lane as n where n.queue = ?1 and n.code > ?2
+) as f
+
+-- bereft_codes: the codes of runs whose worker is gone, and since when the first is
+select r.code, min(r.updated_at) from run as r
+inner join worker as w on r.owner = w.id
+where w.state <> 'live' and r.queue in (select value from json_each(?1))
+group by r.code
+
+-- parked_codes: the codes of runs that are parked because they cannot be run
+select distinct r.code from run as r where r.status = 'parked' and r.queue in (select value from json_each(?1)) and r.detail like ?2
+
+-- carriers: what live workers carry, and whose version hosts they are
+select versions, parent from worker where state = 'live'
+
+-- release_versions: the versions that came with a release first and are not purged
+select id from definition_version where release_id = ? and status <> 'purged' order by id
+
+-- other_roots: the first-party names of releases, each with a version that has them
+select r.id, r.roots, v.workflow, min(l.label)
+from release_tree as r
+inner join definition_version as v on r.id = v.release_id
+inner join version_label as l on v.id = l.version_id
+group by r.id, r.roots, v.workflow, v.id
+order by r.id

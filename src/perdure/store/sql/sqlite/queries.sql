@@ -479,7 +479,7 @@ and workflow = ?
 and workflow_version = ?
 
 -- and_version_ids: condition: bound to one of some versions
-and version_id in (select value from json_each(?))
+and version_id in (select cast(value as integer) from json_each(?))
 
 -- and_queue: condition: of this queue
 and queue = ?

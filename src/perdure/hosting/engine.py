@@ -1,0 +1,82 @@
+"""The one place where a host's worker is made: an ordinary engine that carries certain versions and no others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.api.engine import Engine
+from perdure.runtime.carried import Carried, Version
+
+if TYPE_CHECKING:
+    from perdure.api.decorators import Workflow
+    from perdure.runtime.connection import Connection
+    from perdure.runtime.hosts.job import Job
+
+
+class HostedEngine(Engine):
+    """An engine as a host needs it.
+
+    It registers nothing: it is told what it carries. It says whether it has anything to do, and leaves within the time
+    that is left.
+
+    Args:
+        job: what the host is told.
+        workflows: those that were loaded, by the id of the version that each is.
+        tree: the folder that the release was unpacked into.
+    """
+
+    def __init__(self, job: Job, workflows: Mapping[int, Workflow[Any, Any]], tree: Path) -> None:
+        super().__init__(job.url, list(workflows.values()), **{"create": False, "migrate": False, **job.settings})
+        self._parent = job.parent
+        versions = {
+            entry.workflow: Version(entry.version_id, entry.label, entry.config)
+            for entry in job.entries
+            if entry.version_id in workflows
+        }
+        paths = [path for path in job.manifest if not path.endswith(".py")]
+        self._carried = Carried(versions, _Files(tree, paths), is_host=True)
+
+    async def _carry(self, connection: Connection) -> Carried:  # noqa: ARG002 - it is told what it carries
+        return self._carried
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no run is active here. Runs that only wait are handed back when the host leaves."""
+        worker = self._worker
+        return worker is None or len(worker.host.runs) == len(worker.host.idle)
+
+    def leave_within(self, grace_s: float) -> None:
+        """Let steps in flight finish within this time when it closes."""
+        self._settings = dataclasses.replace(self._settings, grace_us=int(grace_s * 1_000_000))
+
+    @property
+    def grace_s(self) -> float:
+        """How long steps in flight may go on when it closes."""
+        return self._settings.grace_us / 1_000_000
+
+
+class _Files(Mapping[str, bytes]):
+    """The data files of a release, read when they are asked for. Their folder was checked, and is private."""
+
+    def __init__(self, tree: Path, paths: list[str]) -> None:
+        self._tree = tree
+        self._paths = frozenset(paths)
+
+    def __getitem__(self, path: str) -> bytes:
+        if path not in self._paths:
+            raise KeyError(path)
+        return (self._tree / path).read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def open_engine(job: Job, workflows: Mapping[int, Workflow[Any, Any]], tree: Path) -> HostedEngine:
+    """Return the engine of a host, not yet open."""
+    return HostedEngine(job, workflows, tree)

@@ -1,0 +1,241 @@
+"""Sees to it that runs of versions that nobody was deployed with are executed, or parked with what stands in the way.
+
+A run needs the code of its version. A worker that carries it natively is given a moment; then a version host is started
+for it (`perdure.runtime.hosts`). What no host can load is parked, never run on other code, and goes on by itself once
+the version can be loaded again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from perdure.errors import VersionLoadFailed
+from perdure.model.claim import ClaimRequest, park
+from perdure.model.code import UNBOUND, code_of, parts_of
+from perdure.model.write import Committed
+from perdure.runtime.connection import Answer
+from perdure.runtime.hosts.cause import Cause
+from perdure.runtime.hosts.forkserver import WarmSpawner
+from perdure.runtime.hosts.process import Spawner
+from perdure.runtime.hosts.supervisor import HostChange, Supervisor
+from perdure.runtime.outside import unparking
+from perdure.runtime.service import Service
+from perdure.store.catalog.demand import FOR_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from typing import Any
+
+    from perdure.model.claim import Claimed
+    from perdure.model.event import Event
+    from perdure.model.run import RunRow
+    from perdure.runtime.host import Host
+    from perdure.runtime.hosts.job import Job
+    from perdure.runtime.hosts.plan import Plan
+    from perdure.store.catalog.base import HostedRelease, StoredDefinition
+    from perdure.store.catalog.demand import Demand
+
+logger: logging.Logger = logging.getLogger("perdure.hosts")
+_TICK_S: Final = 0.5
+_LOOK_S: Final = 5.0
+"""How often a worker looks when no hint says that something has changed."""
+_APART_S: Final = 0.3
+"""Workers that notice the same run are this far apart at most, so that not all of them start a host for it."""
+_BATCH: Final = 200
+_LATE: Final = float("inf")
+_NEVER: Final = 2**63 - 1
+
+
+class Hosting(Service):
+    """See the module.
+
+    Args:
+        host: the worker's runs and services.
+        plan: how hosts are made.
+        worker_id: returns the id of the worker.
+        only: the one run that the worker is for, if it is for one.
+    """
+
+    def __init__(self, host: Host, plan: Plan, worker_id: Callable[[], str], *, only: str | None = None) -> None:
+        super().__init__(host.loop, _TICK_S)
+        self._host = host
+        self._plan = plan
+        self._worker_id = worker_id
+        self._only = only
+        self._warm = WarmSpawner(Spawner())
+        self._supervisor = Supervisor(self._warm, self._job, self._told, max_hosts=max(plan.max_hosts, 1))
+        self._definitions: dict[int, StoredDefinition] = {}
+        self._releases: dict[int, HostedRelease] = {}
+        self._apart_s = random.random() * _APART_S
+        self._seen = -1
+        self._looked_at = 0.0
+        self._due_at = _NEVER
+        """When the next run becomes due that needs other code."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin; let go on what waits for code that this worker has."""
+        super().start()
+        own = {version.id for version in self._host.carried.versions.values()}
+        if own:
+            self._do(self._unpark(own))
+
+    async def stop(self) -> None:
+        """End all hosts, in good order."""
+        await super().stop()
+        await self._supervisor.close(self._host.settings.grace_us / 1_000_000)
+        await self._warm.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def tick(self) -> None:
+        """Look what is in demand, where something may have changed; say which releases need a host."""
+        host = self._host
+        now = host.loop.time()
+        count = host.store.change_count()
+        quiet = count == self._seen and now - self._looked_at < _LOOK_S and host.store.now() < self._due_at
+        if quiet and not self._supervisor.hosts:
+            return
+        self._seen, self._looked_at = count, now
+        demand: Demand = await host.reader.call(
+            host.loop, host.store.catalog.demand, host.settings.queues, host.store.now()
+        )
+        wanted: dict[str, float] = {}
+        for code, since in await self._foreign(demand):
+            release = await self._release_of(parts_of(code)[0])
+            if release is not None:
+                wanted[release] = min(since, wanted.get(release, _LATE))
+        if self._plan.max_hosts:
+            self._supervisor.want(wanted)
+        else:
+            for release in wanted:
+                self._do(self._park_all(release, ()))
+
+    async def _foreign(self, demand: Demand) -> list[tuple[str, float]]:
+        """Return the codes that only a host can serve, each with since when it is wanted."""
+        own = {version.id for version in self._host.carried.versions.values()}
+        now = self._host.store.now()
+        coming = [at for code, at in demand.later.items() if parts_of(code)[0] not in (UNBOUND, *own)]
+        self._due_at = min(coming, default=_NEVER)
+        found: list[tuple[str, float]] = []
+        for code, since in demand.due.items():
+            version_id, _ = parts_of(code)
+            if not version_id or version_id in own:
+                continue
+            patience_s = self._plan.foreign_delay_s if version_id in demand.carried else self._apart_s
+            if now - since >= patience_s * 1_000_000 and await self._is_ours(version_id):
+                found.append((code, since / 1_000_000))
+            else:
+                self._seen = -1  # look again soon
+        for code in demand.parked - demand.due.keys():
+            version_id, _ = parts_of(code)
+            if version_id and version_id not in own and await self._is_ours(version_id):
+                found.append((code, _LATE))
+        return found
+
+    async def _is_ours(self, version_id: int) -> bool:
+        definition = await self._definition(version_id)
+        if definition is None:
+            return False
+        hosted = await self._hosted(definition.release_id)
+        workflows = frozenset(self._host.workflows)
+        return hosted is not None and self._plan.is_own(definition, hosted.stored.release.roots, workflows)
+
+    async def _release_of(self, version_id: int) -> str | None:
+        """Return what a host is asked for: a release; with a version, where two of it are of one workflow."""
+        definition = await self._definition(version_id)
+        hosted = None if definition is None else await self._hosted(definition.release_id)
+        if definition is None or hosted is None:
+            return None
+        name = definition.definition.workflow
+        alike = sum(one.definition.workflow == name for one in hosted.definitions)
+        return f"{definition.release_id}" if alike < 2 else f"{definition.release_id}/{version_id}"
+
+    async def _definition(self, version_id: int) -> StoredDefinition | None:
+        found = self._definitions.get(version_id)
+        if found is None:
+            host = self._host
+            found = await host.reader.call(host.loop, host.store.catalog.definition, version_id)
+            if found is not None:
+                self._definitions[version_id] = found
+        return found
+
+    async def _hosted(self, release_id: int, *, anew: bool = False) -> HostedRelease | None:
+        found = self._releases.get(release_id)
+        if found is None or anew:
+            host = self._host
+            found = await host.reader.call(host.loop, host.store.catalog.hosted, release_id)
+            if found is not None:
+                self._releases[release_id] = found
+        return found
+
+    async def _job(self, release: str) -> Job:
+        number, _, version_id = release.partition("/")
+        hosted = await self._hosted(int(number), anew=True)
+        if hosted is None or not hosted.definitions:
+            message = f"release {release} is not stored any more"
+            raise VersionLoadFailed(message)
+        return self._plan.job(hosted, release, int(version_id or 0), self._worker_id())
+
+    # -- what became of hosts ------------------------------------------------------------------------------------
+
+    def _told(self, change: HostChange) -> None:
+        if change.kind == "ready":
+            self._do(self._unpark(change.versions))
+        elif change.kind == "failed":
+            self._do(self._park_all(change.release, change.versions, change.cause))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _park_all(self, release: str, versions: Iterable[int], cause: Cause | None = None) -> None:
+        """Park the due runs of versions; of all versions of a release where none is named."""
+        hosted = await self._hosted(int(release.partition("/")[0]))
+        for stored in () if hosted is None else hosted.definitions:
+            if stored.id in versions or not tuple(versions):
+                name = f"{stored.definition.workflow}@{stored.labels[-1].text}"
+                why = cause or Cause(VersionLoadFailed.code, name, "no worker was deployed with it, and max_hosts is 0")
+                await self._park(code_of(stored.definition.workflow, stored.id), why)
+
+    async def _park(self, code: str, cause: Cause) -> None:
+        host = self._host
+        reason = FOR_CODE + str(cause.error())
+
+        def judge(row: RunRow, recent: tuple[Event, ...], now: int) -> Claimed:
+            return park(
+                row, recent, self._worker_id(), now, host.commit_ids.take(), reason=reason,
+                remedy=f"perdure upgrade plan --id {row.id} --to VERSION",
+            )  # fmt: skip
+
+        request = ClaimRequest(self._worker_id(), host.settings.queues, (code,), _BATCH, only=self._only)
+        total = 0
+        while True:
+            claims = await host.reader.call(host.loop, host.store.claim, request, judge)
+            for one in claims.taken:
+                host.waiters.tell(one.row.id, None)
+            total += len(claims.taken)
+            if len(claims.taken) < _BATCH:
+                break
+        if total:
+            logger.error("%s", cause.error(total))
+
+    async def _unpark(self, versions: Iterable[int]) -> None:
+        host = self._host
+        writes = await host.reader.call(
+            host.loop, partial(unparking, host.store, frozenset(versions), self._worker_id(), host.commit_ids.take)
+        )
+        answers = []
+        for write in writes:
+            answer = Answer(host.loop)
+            host.writer.submit(write, answer)
+            answers.append(answer.future)
+        done = sum(isinstance(outcome, Committed) for outcome in await asyncio.gather(*answers))
+        if done:
+            logger.info("%d parked runs go on: the code of their versions can be run again", done)
