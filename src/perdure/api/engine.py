@@ -61,7 +61,7 @@ class Engine(Operations):
         lease: how long a silent worker keeps its runs.
         grace: how long steps in flight may go on when the engine closes.
         routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
-            names no queue. The first that matches counts.
+            names no queue. The first that matches counts. Not `Engine.routes`, which is about versions.
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
