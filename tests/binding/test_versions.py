@@ -259,7 +259,8 @@ async def test_withdrawn_content_stays_withdrawn_whatever_it_is_published_as(
 async def test_a_thousand_registrations_make_one_version_and_one_entry(url: str, shop: Shop) -> None:
     module = shop.deploy("v1", "1.0.0")
     async with client(url, module) as engine:
-        registrar = engine.registrar(None, None, "")
+        given = {"order": module.order.definition}
+        registrar = registrars(engine.connection.store, given, VersionOptions())(None, None, "")
         survey = registrar.survey()
         assert survey is not None
         for number in range(1000):

@@ -7,6 +7,7 @@ import signal
 import time
 import zlib
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import apsw
@@ -61,7 +62,8 @@ def says(child: Child, text: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while text not in child.err:
         assert time.monotonic() < deadline, child.err
-        time.sleep(0.02)
+        assert child.process.poll() is None, child.err
+        Event().wait(0.02)
 
 
 def test_versions_are_published_shown_and_compared(shell: Shell) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from perdure.api import reading
@@ -19,7 +18,8 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_options
+from perdure.api.versioning import Registrar, hosted_settings, plan_of, registrars, take_options
+from perdure.api.versions import VersionRoutes, Versions
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
@@ -61,12 +61,16 @@ class Engine(Operations):
         lease: how long a silent worker keeps its runs.
         grace: how long steps in flight may go on when the engine closes.
         routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
-            names no queue. The first that matches counts. Not `Engine.routes`, which is about versions.
+            names no queue. The first that matches counts.
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
             the id of the one run it takes. For a client also
             ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
+
+    Attributes:
+        versions: the versions of workflows: to look at them, publish, withdraw, restore and close them.
+        routes: which versions new runs start on; not the queues, which the argument is about.
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.
@@ -100,6 +104,8 @@ class Engine(Operations):
         self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
+        self.versions: Versions = Versions(self, registrars(self._store, self._workflows, self._version_options))
+        self.routes: VersionRoutes = VersionRoutes(self)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._starts: Starts | None = None
@@ -149,13 +155,6 @@ class Engine(Operations):
                 carried.watch.remove()
             raise
         return worker
-
-    def registrar(
-        self, workflows: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str
-    ) -> Registrar:
-        """Return what publishes these workflows, or those of the engine. Internal."""
-        options = replace(self._version_options, registration="worker")  # who publishes is no worker
-        return Registrar(self._store, self._workflows if workflows is None else workflows, options, actor, reason)
 
     async def _carry(self, connection: Connection) -> Carried:
         """Register the versions of the workflows."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from perdure.api import acting, reading
 from perdure.api.queues import QueueHandle, list_queues
 from perdure.api.version_use import OtherRuns, other_runs
-from perdure.api.versions import VersionRoutes, Versions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from perdure.api.checking import Checker
     from perdure.api.queues import QueueInfo
     from perdure.api.reading import RunInfo
-    from perdure.api.versioning import Registrar
-    from perdure.kernel.definition import WorkflowDefinition
     from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
     from perdure.runtime.worker import Worker
@@ -113,22 +110,6 @@ class Operations:
             UsageError: the name cannot name a queue.
         """
         return QueueHandle(self, name)
-
-    @property
-    def versions(self) -> Versions:
-        """The versions of workflows: to look at them, publish, withdraw, restore and close them."""
-        return Versions(self)
-
-    @property
-    def routes(self) -> VersionRoutes:
-        """Which versions new runs start on. Not the queues they are put on, which ``Engine(routes=...)`` is about."""
-        return VersionRoutes(self)
-
-    def registrar(
-        self, workflows: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str
-    ) -> Registrar:
-        """Return what registers these workflows, or those of the engine. Internal."""
-        raise NotImplementedError
 
     async def other_runs(self) -> tuple[OtherRuns, ...]:
         """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""

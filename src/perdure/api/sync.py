@@ -115,12 +115,18 @@ class SyncEngine:
     """`Engine` for code without an event loop: scripts, Flask, Django. Takes the same arguments.
 
     Use it as a context manager. Its methods may be called from any thread.
+
+    Attributes:
+        versions: the versions of workflows; see `Versions`.
+        routes: which versions new runs start on; see `VersionRoutes`.
     """
 
     def __init__(
         self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), **options: Any
     ) -> None:
         self.engine: Engine = Engine(url, workflows, **options)
+        self.versions: SyncVersions = SyncVersions(self)
+        self.routes: SyncVersionRoutes = SyncVersionRoutes(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -279,16 +285,6 @@ class SyncEngine:
     def queue(self, name: str) -> SyncQueueHandle:
         """Return a handle on a queue; see `Engine.queue`."""
         return SyncQueueHandle(self, self.engine.queue(name))
-
-    @property
-    def versions(self) -> SyncVersions:
-        """The versions of workflows; see `Engine.versions`."""
-        return SyncVersions(self)
-
-    @property
-    def routes(self) -> SyncVersionRoutes:
-        """Which versions new runs start on; see `Engine.routes`."""
-        return SyncVersionRoutes(self)
 
     def _stop_loop(self) -> None:
         loop, thread = self._loop, self._thread

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -31,7 +31,7 @@ from perdure.version.scan import no_scans
 from perdure.version.survey import take_survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.runtime.settings import Settings
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from perdure.version.definition import Definition
     from perdure.version.publication import Decision, Differing
     from perdure.version.survey import Survey
+
+    Registrars = Callable[[Mapping[str, WorkflowDefinition] | None, str | None, str], "Registrar"]
+    """(workflows, or None for those of the engine; who; why) -> what registers them."""
 
 logger: logging.Logger = logging.getLogger("perdure.version")
 _TRIES: Final = 10
@@ -175,10 +178,13 @@ def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried
 
 def _cache() -> Path:
     """Return the folder in which releases are unpacked: this user's, or one that only this user can read."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME")
-    if home and os.access(home, os.W_OK):
-        base = Path(home) if os.environ.get("XDG_CACHE_HOME") else Path(home) / ".cache"
-        return base / "perdure" / "releases"
+    home = os.environ.get("HOME")
+    given = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    if given:
+        base = Path(given)
+        there = next((folder for folder in (base, *base.parents) if folder.exists()), base)
+        if os.access(there, os.W_OK):
+            return base / "perdure" / "releases"
     return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}" / "releases"
 
 
@@ -292,6 +298,16 @@ def _watch(survey: Survey, registered: Registered) -> Watch:
     watch = Watch(release.roots, modules_of(release.manifest, canonical), name)
     watch.check_loaded(sys.modules, process_started())
     return watch
+
+
+def registrars(store: Store, workflows: Mapping[str, WorkflowDefinition], options: VersionOptions) -> Registrars:
+    """Return what makes the registrar of somebody who publishes, and so may, whatever a worker may."""
+    options = replace(options, registration="worker")
+
+    def make(given: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str) -> Registrar:
+        return Registrar(store, workflows if given is None else given, options, actor, reason)
+
+    return make
 
 
 def _decide(

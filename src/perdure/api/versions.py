@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         VersionInfo,
         VersionsCollected,
     )
-    from perdure.api.versioning import Registrar
+    from perdure.api.versioning import Registrars
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
     from perdure.runtime.connection import Connection
@@ -47,12 +47,6 @@ class Owner(Protocol):
     @property
     def connection(self) -> Connection:
         """The open connection."""
-        ...
-
-    def registrar(
-        self, workflows: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str
-    ) -> Registrar:
-        """Return what registers these workflows, or those of the engine."""
         ...
 
 
@@ -77,7 +71,11 @@ class Versions(_Asking):
     such as ``>=1.2,<2``, which means the greatest in it. A workflow may be given by its name.
     """
 
-    __slots__ = ()
+    __slots__ = ("_registrar",)
+
+    def __init__(self, engine: Owner, registrar: Registrars) -> None:
+        super().__init__(engine)
+        self._registrar = registrar
 
     async def list(self, workflow: Any = None) -> tuple[VersionInfo, ...]:
         """Return the versions of a workflow, or of all, those with the greatest labels first."""
@@ -140,7 +138,7 @@ class Versions(_Asking):
             NoSource: the source of a workflow cannot be read.
             SnapshotTooLarge: the first-party files are too large to be stored.
         """
-        registrar = self._engine.registrar(_collected(workflows), actor, reason)
+        registrar = self._registrar(_collected(workflows), actor, reason)
         found: tuple[Published, ...] = await self._engine.connection.read(version_acting.publish, registrar)
         return found
 
@@ -157,7 +155,7 @@ class Versions(_Asking):
             NoSource: the source of a workflow cannot be read.
             UnknownVersion: there is no such version.
         """
-        registrar = self._engine.registrar(_collected(workflows), None, "")
+        registrar = self._registrar(_collected(workflows), None, "")
         return await self._ask(version_acting.bump_checks, registrar, against)
 
     async def withdraw(self, workflow: Any, version: str, *, reason: str, actor: str | None = None) -> VersionInfo:

@@ -8,12 +8,12 @@ are written out where they are called. It is a proposal for a number, no proof: 
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal
 
 from perdure.version.label import Semver
+from perdure.version.scan import parse_source
 
 Level = Literal["patch", "minor", "major"]
 Files = Mapping[str, bytes]
@@ -60,9 +60,8 @@ class _Reader:
         self._asked: set[str] = set()
         self._under_way: list[str] = []
         for path, data in sorted(files.items()):
-            with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._take(path, ast.parse(data))
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                self._take(path, parse_source(data))
 
     def words_of(self, entry: str) -> list[str]:
         """Return the words of a function of a module."""
