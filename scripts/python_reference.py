@@ -66,6 +66,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "publish",
         "patched",
+        "resource",
         "blocking",
     ),
     "Inside a step": ("step_info", "StepInfo"),

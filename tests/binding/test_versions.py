@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.api.versioning import VersionOptions, registrars
 from tests.binding.shops import Shop, client, publish
 
 pytestmark = pytest.mark.timeout(120)

@@ -65,12 +65,11 @@ class Engine(Operations):
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
-            the id of the one run it takes. For a client also
-            ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
+            the id of the one run it takes. For a client also ``read_only``, ``create=False`` (the database must exist),
+            ``migrate=False`` (its schema must be current).
 
     Attributes:
-        versions: the versions of workflows: to look at them, publish, withdraw, restore and close them.
-        routes: which versions new runs start on; not the queues, which the argument is about.
+        versions, routes: the versions of workflows, and which new runs start on (not the queues they are put on).
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.

@@ -317,8 +317,7 @@ def _show_error(data: bytes | None, codec: Codec) -> str | None:
 
 
 PAGE = 200
-_NO_VERSION = -1
-"""A number that no version has."""
+_NO_VERSION = -1  # a number that no version has
 
 
 def ids_of(store: Store, version: str) -> tuple[int, ...]:
