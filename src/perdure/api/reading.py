@@ -317,7 +317,6 @@ def _show_error(data: bytes | None, codec: Codec) -> str | None:
 
 
 PAGE = 200
-_NO_VERSION = -1  # a number that no version has
 
 
 def ids_of(store: Store, version: str) -> tuple[int, ...]:
@@ -351,8 +350,9 @@ async def build_filter(
         if name is not None:
             check_name(name, f"the {what} of a listing")
     ids: tuple[int, ...] = ()
-    if version is not None and HASH.fullmatch(version):  # a label has dots
-        ids, version = await connection.read(ids_of, connection.store, version) or (_NO_VERSION,), None
+    if version is not None and HASH.fullmatch(version):
+        ids = await connection.read(ids_of, connection.store, version)
+        version = None if ids else version
     return RunFilter(
         statuses=statuses, workflow=workflow, version=version, version_ids=ids, queue=queue, tags=check_tags(tag),
         since=stored_moment(since, "since"), until=stored_moment(until, "until"), before=before, limit=PAGE,
