@@ -11,14 +11,22 @@ import sys
 import perdure
 
 
-async def main(url: str, folder: str) -> None:
+async def main(url: str, folder: str, *options: str) -> None:
     """Work until told to stop."""
     sys.path.insert(0, folder)
     shop = importlib.import_module("shop")
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with perdure.Engine(
-        url, [shop], concurrency=30, lease="1.5s", poll="100ms", grace="2s", max_deaths=50, foreign_delay="300ms"
+        url,
+        [shop],
+        concurrency=30,
+        lease="1.5s",
+        poll="100ms",
+        grace="2s",
+        max_deaths=50,
+        foreign_delay="300ms",
+        max_hosts=0 if "max_hosts=0" in options else 4,
     ):
         print("ready", flush=True)
         await stop.wait()

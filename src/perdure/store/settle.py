@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
 
 
+_PART = 16
+"""Writes that are tried together where somebody is in the way of one of a batch."""
+
+
 class Doubt(Exception):
     """A batch cannot be applied blindly: something in it is not as it was believed to be."""
 
@@ -173,10 +177,14 @@ class Settlement:
             self._part(range(rest, places.stop))
 
     def _one_by_one(self, places: range) -> None:
-        """Apply each write by itself: each that is blocked costs a wait, and there is to be no second one for it."""
+        """Apply small parts, and of those that are blocked each write by itself.
+
+        Halving would find it in as few tries, but each that is blocked may cost a wait.
+        """
         if len(places) > 1:
-            for place in places:
-                self._part(range(place, place + 1))
+            size = _PART if len(places) > _PART else 1
+            for start in range(places.start, places.stop, size):
+                self._part(range(start, min(start + size, places.stop)))
             return
         run_id = run_of(self._batch[places[0]])
         self._outcomes[places[0]] = Blocked(run_id)
