@@ -18,7 +18,8 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_options
+from perdure.api.versioning import Registrar, hosted_settings, plan_of, registrars, take_options
+from perdure.api.versions import VersionRoutes, Versions
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
@@ -64,8 +65,11 @@ class Engine(Operations):
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
-            the id of the one run it takes. For a client also
-            ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
+            the id of the one run it takes. For a client also ``read_only``, ``create=False`` (the database must exist),
+            ``migrate=False`` (its schema must be current).
+
+    Attributes:
+        versions, routes: the versions of workflows, and which new runs start on (not the queues they are put on).
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.
@@ -99,6 +103,8 @@ class Engine(Operations):
         self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
+        self.versions: Versions = Versions(self, registrars(self._store, self._workflows, self._version_options))
+        self.routes: VersionRoutes = VersionRoutes(self)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._starts: Starts | None = None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.api import acting, reading
 from perdure.api.queues import QueueHandle, list_queues
+from perdure.api.version_use import OtherRuns, other_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -40,7 +41,7 @@ class Operations:
         Args:
             status: one state or several.
             workflow: workflow or its name.
-            version: version of the workflow.
+            version: label of the version, or the beginning of its hash.
             queue: name of the queue.
             tag: tags that the run must have.
             since: created at or after this time.
@@ -109,6 +110,13 @@ class Operations:
             UsageError: the name cannot name a queue.
         """
         return QueueHandle(self, name)
+
+    async def other_runs(self) -> tuple[OtherRuns, ...]:
+        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
+        versions = {} if self._worker is None else self._worker.host.carried.versions
+        own = {name: version.id for name, version in versions.items()}
+        found: tuple[OtherRuns, ...] = await self.connection.read(other_runs, self.connection.store, own)
+        return found
 
     def queue_changed(self) -> None:
         """Look for runs to claim. Internal."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from perdure.api.engine import Engine
 from perdure.api.joining import record, run_id
+from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
 from perdure.errors import UsageError
 from perdure.model.write import Outdated
 
@@ -114,12 +115,18 @@ class SyncEngine:
     """`Engine` for code without an event loop: scripts, Flask, Django. Takes the same arguments.
 
     Use it as a context manager. Its methods may be called from any thread.
+
+    Attributes:
+        versions: the versions of workflows; see `Versions`.
+        routes: which versions new runs start on; see `VersionRoutes`.
     """
 
     def __init__(
         self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), **options: Any
     ) -> None:
         self.engine: Engine = Engine(url, workflows, **options)
+        self.versions: SyncVersions = SyncVersions(self)
+        self.routes: SyncVersionRoutes = SyncVersionRoutes(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0

@@ -357,6 +357,7 @@ class MemoryStore:
             (not query.statuses or row.status in query.statuses)
             and query.workflow in (None, row.workflow)
             and query.version in (None, row.workflow_version)
+            and (not query.version_ids or row.version_id in query.version_ids)
             and query.queue in (None, row.queue)
             and self._tags[row.id] >= set(query.tags)
             and (query.since is None or row.created_at >= query.since)

@@ -328,8 +328,8 @@ class Catalog(Blobs, Protocol):
         """
         ...
 
-    def usage(self) -> list[VersionUsage]:
-        """Count the runs of each version, by state. May read every run."""
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
+        """Count the runs of each version, by state. Reads every run that is in one of the states; of all by default."""
         ...
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,

@@ -20,6 +20,7 @@ from perdure.store.catalog.rows import (
     change_of,
     detail_text,
     elsewhere,
+    known_label,
     known_version,
     manifest_of,
     route_detail,
@@ -29,7 +30,7 @@ from perdure.store.catalog.rows import (
     stored_definition,
     stored_release,
 )
-from perdure.version.known import Known, KnownLabel, KnownVersion
+from perdure.version.known import Known, KnownVersion
 from perdure.version.scan import decode
 
 if TYPE_CHECKING:
@@ -147,11 +148,7 @@ class MemoryCatalog(MemoryBlobs):
             for row in self._versions
             if row.workflow == workflow
         ]
-        labels = [
-            KnownLabel(row.seq, row.label, row.semver, row.version_id)
-            for row in self._labels
-            if row.workflow == workflow
-        ]
+        labels = [known_label(row) for row in self._labels if row.workflow == workflow]
         return Known(workflow, versions, labels)
 
     def _status_change(self, row: VersionRow) -> tuple[int, str, str] | tuple[None, None, None]:
@@ -203,11 +200,7 @@ class MemoryCatalog(MemoryBlobs):
 
     def _content(self, version_id: int) -> StoredDefinition:
         row = self._versions[version_id - 1]
-        labels = [
-            KnownLabel(label.seq, label.label, label.semver, label.version_id)
-            for label in self._labels
-            if label.version_id == version_id
-        ]
+        labels = [known_label(label) for label in self._labels if label.version_id == version_id]
         dependencies = self._releases[row.release_id - 1].dependencies
         return stored_definition(row, dependencies, tuple(labels), status_change(*self._status_change(row)))
 
@@ -311,13 +304,14 @@ class MemoryCatalog(MemoryBlobs):
         with self._lock:
             return demand_of(self._runs(), self._workers(), queues, now)
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
         self._check()
         created: dict[tuple[int, str], list[int]] = {}
         with self._lock:
             for row in self._runs():
-                created.setdefault((row.version_id, row.status), []).append(row.created_at)
+                if not statuses or row.status in statuses:
+                    created.setdefault((row.version_id, row.status), []).append(row.created_at)
         return [VersionUsage(*key, len(times), min(times)) for key, times in sorted(created.items())]
 
     # ---- garbage ----

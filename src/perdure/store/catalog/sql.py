@@ -207,9 +207,10 @@ class SqlCatalog(SqlBlobs):
         """Return what code due runs of these queues need, and who has it."""
         return self._ground.read(lambda run: demand(run, queues, now))
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
-        return [VersionUsage._make(row) for row in self._ground.read(running([("version_usage",)]))[0]]
+        call = ("version_usage_of", tuple(statuses)) if statuses else ("version_usage",)
+        return [VersionUsage._make(row) for row in self._ground.read(running([call]))[0]]
 
     # ---- garbage ----
 

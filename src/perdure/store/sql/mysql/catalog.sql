@@ -16,7 +16,7 @@ left join version_change as c on c.n = v.status_n
 where v.workflow in (?) order by v.id
 
 -- version_labels: labels of workflows
-select workflow, seq, label, semver, version_id from version_label
+select workflow, seq, label, semver, version_id, published_by, published_at from version_label
 where workflow in (?) order by seq
 
 -- version_routes: the last revision of each route of workflows
@@ -90,7 +90,7 @@ left join version_change as c on c.n = v.status_n
 where v.id = ?
 
 -- labels_of_version: labels of a version
-select seq, label, semver, version_id from version_label where version_id = ? order by seq
+select seq, label, semver, version_id, published_by, published_at from version_label where version_id = ? order by seq
 
 -- read_release: a release
 select id, tree_sha256, manifest, roots, dependencies, source_commit, created_at from release_tree where id = ?
@@ -101,6 +101,10 @@ where workflow = ? and at >= ? order by n desc limit ?
 
 -- version_usage: runs of each version and state
 select version_id, status, count(*), min(created_at) from run group by version_id, status order by version_id, status
+
+-- version_usage_of: runs of each version in some states
+select version_id, status, count(*), min(created_at) from run
+where status in (?) group by version_id, status order by version_id, status
 
 -- blob_scans: what is kept of contents as source
 select sha256, scan from definition_blob where sha256 in (?) and scan is not null
