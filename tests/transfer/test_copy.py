@@ -61,12 +61,12 @@ def opened(url: str) -> Store:
 
 
 def is_kept_out(store: Store, what: Create) -> bool:
-    store.open()
     try:
-        (outcome,) = store.commit([what]) or ()
+        store.open()
+        outcomes = store.commit([what])
     except perdure.errors.StoreUnavailable:
         return True
-    return isinstance(outcome, Blocked)
+    return outcomes is not None and isinstance(outcomes[0], Blocked)
 
 
 @pytest.fixture
