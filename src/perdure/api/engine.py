@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
+from msgspec.structs import replace
+
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
@@ -22,6 +24,7 @@ from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_opt
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
+from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
@@ -35,9 +38,10 @@ if TYPE_CHECKING:
     from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
-    from perdure.runtime.carried import Carried
+    from perdure.runtime.hosts.job import Job
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
+    from perdure.store.catalog.base import HostedRelease
 
 R = TypeVar("R")
 _LOOK_S = 0.1
@@ -103,7 +107,7 @@ class Engine(Operations):
         self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
-        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._job)
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -157,6 +161,14 @@ class Engine(Operations):
             return None
         settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
         return plan_of(self.url, settings, self._version_options, carried)
+
+    def _job(self, hosted: HostedRelease, version_id: int) -> Job | None:
+        """Return what a process is told that is to load one stored version and to run nothing."""
+        carried = self._worker.host.carried if self._worker is not None else NOTHING
+        if not self._store.capabilities.shared:
+            return None
+        job = plan_of(self.url, {}, self._version_options, carried).job(hosted, "", version_id, "")
+        return replace(job, entries=[entry for entry in job.entries if entry.version_id == version_id])
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""

@@ -31,12 +31,15 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
 from perdure.store.base import Capabilities
 from perdure.store.catalog.memory import MemoryCatalog
 from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
+from perdure.store.settle import run_of
+from perdure.store.upgrade import upgrade_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,9 +90,8 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self.catalog: Catalog = MemoryCatalog(
-            self._check, self._lock, self.now, self._runs.values, self._workers.values
-        )
+        self._catalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values, self._workers.values)
+        self.catalog: Catalog = self._catalog
         """What is known of versions."""
 
     def open(self) -> None:
@@ -123,8 +125,8 @@ class MemoryStore:
                     outcome = self._write(write, doubtful)
                 except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
-                if outcome is not COMMITTED and isinstance(write, Append | Create):
-                    doubtful.add(write.run_id if isinstance(write, Append) else write.row.id)
+                if outcome is not COMMITTED and isinstance(write, Append | Create | Upgrade):
+                    doubtful.add(run_of(write))
                 outcomes.append(outcome)
             return outcomes
         finally:
@@ -140,6 +142,8 @@ class MemoryStore:
                 return self._send(write.message)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write, doubtful)
             case SetQueue():
                 check_values(value for _, value in write.values)
                 self._lines.set(write)
@@ -203,6 +207,26 @@ class MemoryStore:
         log.extend(write.events)
         self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
         return COMMITTED
+
+    def _upgrade(self, write: Upgrade, doubtful: set[str]) -> Outcome:
+        append = write.append
+        row, change = self._runs.get(append.run_id), append.change
+        log = self._events.get(append.run_id, [])
+        if row is None or change is None or append.events[0].seq <= len(log):
+            return self._append(append, doubtful)
+        if row.version_id != write.from_version:
+            return Conflict(len(log))
+        if write.version_count not in (None, self.catalog.count()):
+            return Outdated(self.catalog.count())
+        record = upgrade_row(write, change)
+        check_values(record)
+        outcome = self._append(append, doubtful)
+        if outcome is COMMITTED:
+            row = self._runs[row.id]._replace(version_id=write.to_version, workflow_version=write.label)
+            self._runs[row.id] = row
+            self._lines.woken(row)
+            self._catalog.upgraded(record)
+        return outcome
 
     def _soon(self, wake_at: int | None) -> int:
         now = self.now()

@@ -26,6 +26,7 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from perdure.model.queue import QueueRow
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
+
+
+_CONTINUED = (Append, Create, Upgrade)
+"""What adds to the log of a run, so that more may have been built on it."""
 
 
 class Doubt(Exception):
@@ -94,7 +99,7 @@ class Book(Protocol):
         ...
 
     def attempt(self, writes: Sequence[Write]) -> None:
-        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` comes alone.
+        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` or `Upgrade` comes alone.
 
         Raises:
             Exception: they cannot be applied; nothing of them is left.
@@ -168,7 +173,7 @@ class Settlement:
             self._look([run_of(write)])
             outcome = Failed(self._book.translate(error) or error)
         self._outcomes[place] = outcome
-        if outcome is not COMMITTED and isinstance(write, Append | Create):
+        if outcome is not COMMITTED and isinstance(write, _CONTINUED):
             self._doubtful.add(run_of(write))
 
     def _judge(self, places: range) -> tuple[list[int], int | None]:
@@ -178,8 +183,9 @@ class Settlement:
         for place in places:
             write = self._batch[place]
             run_id = run_of(write)
-            if isinstance(write, SetQueue):  # by itself: what comes behind it obeys
-                return (accepted, place) if accepted else ([place], place + 1)
+            alone = isinstance(write, SetQueue | Upgrade)  # what comes behind it obeys
+            if alone and accepted:
+                return accepted, place
             if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
@@ -187,7 +193,9 @@ class Settlement:
             if outcome is None:
                 accepted.append(place)
                 touched.add(run_id)
-            elif outcome is not COMMITTED and isinstance(write, Append | Create):
+                if alone:
+                    return accepted, place + 1
+            elif outcome is not COMMITTED and isinstance(write, _CONTINUED):
                 self._doubtful.add(run_id)
         return accepted, None
 
@@ -212,6 +220,8 @@ class Settlement:
                 return self._open(write.message.run_id)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write)
             case SetQueue():
                 return None
 
@@ -234,6 +244,21 @@ class Settlement:
         else:
             self._runs[write.run_id] = Standing(change.after, change.epoch, last.seq)
         return None
+
+    def _upgrade(self, write: Upgrade) -> Outcome | None:
+        run_id = write.append.run_id
+        before = self._runs.get(run_id)
+        outcome = self._append(write.append)
+        if outcome is not None or before is None:
+            return outcome
+        row = self._book.row(run_id)
+        if row is None or row.version_id != write.from_version:
+            outcome = Conflict(before.tail)
+        else:
+            outcome = self._version_refuses(write)
+        if outcome is not None:
+            self._runs[run_id] = before
+        return outcome
 
     def _continues(self, write: Append) -> bool:
         """Whether an append builds on the log that is there, and not on what was refused: its chain tells.
@@ -266,7 +291,7 @@ class Settlement:
         holder = None if key is None else self._book.key_holder(row.queue, key)
         return None if holder is None else Existing(holder)
 
-    def _version_refuses(self, write: Create) -> Outcome | None:
+    def _version_refuses(self, write: Create | Upgrade) -> Outcome | None:
         if write.version_count is None:
             return None
         count = self._book.version_count()
@@ -295,6 +320,8 @@ def run_of(write: Write) -> str:
             return write.row.id
         case Send():
             return write.message.run_id
+        case Upgrade():
+            return write.append.run_id
         case SetQueue():
             return ""
         case _:
@@ -325,8 +352,8 @@ def has_happened(book: Book, batch: Sequence[Write], outcomes: Sequence[Outcome]
         if outcomes and outcomes[place] is not COMMITTED:
             continue
         match write:
-            case Append() | Create():
-                last = write.events[-1]
+            case Append() | Create() | Upgrade():
+                last = (write.append if isinstance(write, Upgrade) else write).events[-1]
                 return book.commit_id(last.run_id, last.seq) == last.commit_id
             case Purge():
                 grave = book.tombstone(write.run_id)

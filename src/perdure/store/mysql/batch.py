@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.model.write import Append, Create, Purge, Send
+from perdure.model.write import Append, Create, Purge, Send, Upgrade
 from perdure.store.mysql import fault
 from perdure.store.mysql.literal import Raw, event_row, literal, row
 from perdure.store.server.dialect import Fault
 from perdure.store.settle import Doubt
 from perdure.store.tails import Tails
+from perdure.store.upgrade import rebinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +63,10 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
 def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write]) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails(), link.max_packet)
-    writing.add(writes)
+    if isinstance(writes[0], Upgrade):
+        writing.upgrade(writes[0])
+    else:
+        writing.add(writes)
     try:
         link.run([known["savepoint"].fill(), *writing.statements, known["release"].fill()])
     except Exception as error:
@@ -122,8 +126,14 @@ class Batch:
                 self._apart(write.run_id)
                 self._purge(write)
             else:
-                raise Doubt  # a change of a queue comes alone
+                raise Doubt  # it comes alone
         self._flush()
+
+    def upgrade(self, write: Upgrade) -> None:
+        """Add an upgrade, which has been looked at."""
+        self.add([write.append])
+        for name, *values in rebinding(write):
+            self._run(name, *values)
 
     def _append(self, write: Append) -> None:
         run_id, new, change, taken = write

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.model.write import Append, Create, Purge, Send
+from perdure.model.write import Append, Create, Purge, Send, Upgrade
 from perdure.store.postgres.array import BLOBS, NUMBERS, TEXTS, blobs, numbers, texts
 from perdure.store.postgres.link import Call, Statement, call
 from perdure.store.settle import Doubt
 from perdure.store.tails import Tails
+from perdure.store.upgrade import rebinding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,10 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
 def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write]) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails())
-    writing.add(writes)
+    if isinstance(writes[0], Upgrade):
+        writing.upgrade(writes[0])
+    else:
+        writing.add(writes)
     try:
         link.run([Call(known["savepoint"]), *writing.calls, Call(known["release"])])
     except Exception:
@@ -118,8 +122,13 @@ class Batch:
                 self._apart(write.run_id)
                 self._purge(write)
             else:
-                raise Doubt  # a change of a queue comes alone
+                raise Doubt  # it comes alone
         self._flush()
+
+    def upgrade(self, write: Upgrade) -> None:
+        """Add an upgrade, which has been looked at."""
+        self.add([write.append])
+        self.calls.extend(call(self._known[name], values) for name, *values in rebinding(write))
 
     def _append(self, write: Append) -> None:
         run_id, new, change, taken = write
