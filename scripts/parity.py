@@ -52,12 +52,17 @@ FEATURES: dict[str, Cells] = {
     },
     "The database stops in the middle": {
         "sqlite": ("tests/faults/test_sqlite_errors.py", "test_a_process_killed_at_any_write"),
-        "postgres": ("tests/store/server/test_lives.py", "test_a_killed_server"),
-        "mysql": ("tests/store/server/test_lives.py", "test_a_killed_server"),
+        "postgres": ("tests/faults/server/test_kills.py", "test_a_killed_server"),
+        "mysql": ("tests/faults/server/test_kills.py", "test_a_killed_server"),
     },
     "Guards of the application's writes": everywhere("tests/guard/test_once.py"),
     "Guards under duplicates, re-runs and kills": everywhere("tests/guard/storm/test_storm.py"),
     "Transactional steps": everywhere("tests/guard/test_transactional.py"),
+    "Transactional steps in the engine's own database: one commit; refused on a file": {
+        "sqlite": ("tests/guard/test_transactional.py", "test_the_engines_own_file"),
+        "postgres": ("tests/guard/test_own_database.py", "test_"),
+        "mysql": ("tests/guard/test_own_database.py", "test_"),
+    },
     "`perdure copy`, from and to": everywhere("tests/transfer/test_copy.py", "test_runs_go_on"),
     "Migrations beside running workers": everywhere("tests/migration/test_online.py", "test_workers"),
     "`perdure migrate --print`": everywhere("tests/migration/test_online.py", "test_the_printed"),
@@ -76,6 +81,12 @@ PARTS = {
     "LeasingContract": "Leases and fail-over",
     "ReadingContract": "Logs, listings, statistics",
     "SharingContract": "Several processes and threads on one store",
+    "BindingContract": "Runs are bound to a version, and only who has it takes them",
+    "DemandingContract": "What code runs need, and who has it",
+    "BlobContract": "Versions: contents of files",
+    "RegisteringContract": "Versions: registration, labels, the default",
+    "StandingContract": "Versions: status, routes, the record",
+    "GarbageContract": "Versions: what they are used for, and collection",
 }
 """Parts of the contract, as they are called here."""
 ABSENT = {("Durability `quorum`: it outlives the server's machine", "sqlite"): "no: one file on one machine"}

@@ -79,6 +79,7 @@ ADVICE: dict[str, str] = {
     "step_failed": "Look at `type_name` and `traceback_text`. Where its module is imported, you get the class itself.",
     "step_timed_out": "Give the step a longer `timeout` or a `retry`.",
     "store": "Catch it to catch whatever concerns the database.",
+    "blobs_missing": "Never seen by users.",
     "store_conflict": "Never seen by users.",
     "lease_lost": "Never raised to callers in this version; a worker that lost a run says so in its log and drops it.",
     "codec": "Return or pass something that can be stored; `path` and `type_name` say what cannot.",
@@ -272,7 +273,7 @@ def _text(doc: str | None) -> str:
 
 ERRORS_ARE = (
     "Every error is a `PerdureError` with a stable `code`. Its text says what happened, to which run and step, and "
-    "what to do next. All are exported from `perdure`, except the internal `StoreConflict`."
+    "what to do next. All are exported from `perdure`, except the internal `BlobsMissing` and `StoreConflict`."
 )
 
 

@@ -12,13 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import apsw
-import psycopg
 import pytest
 
 import perdure
 from tests.cases import flows
 from tests.cases.ledger import PLACE, Ledger
 from tests.process import Child, Spawner
+from tests.servers.fixtures import Database
 
 ROOT = Path(__file__).parents[2]
 FLOWS = "tests.cases.flows"
@@ -27,10 +27,18 @@ FLOWS = "tests.cases.flows"
 class World:
     """One database with what works on it."""
 
-    def __init__(self, folder: Path, spawn: Spawner, url: str = "") -> None:
+    def __init__(self, folder: Path, spawn: Spawner, database: Database | None = None) -> None:
+        """Set up.
+
+        Args:
+            folder: for all files.
+            spawn: starts workers.
+            database: on a server; an SQLite file without it.
+        """
         self.folder = folder
         self.file = folder / "case.db"
-        self.url = url or f"sqlite:///{self.file}"
+        self.database = database
+        self.url = f"sqlite:///{self.file}" if database is None else database.url
         self.ledger = Ledger(folder / "ledger")
         self._spawn = spawn
 
@@ -65,18 +73,16 @@ class World:
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Read the tables directly."""
-        if self.url.startswith("postgresql:"):
-            with psycopg.connect(self.url, autocommit=True, options="-c search_path=perdure") as server:
-                return server.execute(query.replace("?", "%s").encode(), values).fetchall()
+        if self.database is not None:
+            return self.database.rows(query, *values)
         with closing(apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(5000)
             return connection.execute(query, values).fetchall()
 
     def write(self, statement: str, *values: Any) -> None:
         """Write to the tables directly, as an attacker or an accident would."""
-        if self.url.startswith("postgresql:"):
-            with psycopg.connect(self.url, autocommit=True, options="-c search_path=perdure") as server:
-                server.execute(statement.replace("?", "%s").encode(), values)
+        if self.database is not None:
+            self.database.rows(statement, *values)
             return
         with closing(apsw.Connection(str(self.file))) as connection:
             connection.set_busy_timeout(5000)
@@ -89,18 +95,18 @@ class World:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Give a world of its own to a case."""
-    kind: str = request.config.getoption("--store")
-    made = World(tmp_path, spawn, "" if kind == "sqlite" else request.getfixturevalue("new_database")(kind).url)
+    """Give a world of its own to a case: on what `tests.cases.backends` or else the command line asks for."""
+    kind: str = getattr(request, "param", None) or request.config.getoption("--store")
+    made = World(tmp_path, spawn, None if kind == "sqlite" else request.getfixturevalue("new_database")(kind))
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
 
 
-@pytest.fixture(params=["memory", "postgres", "sqlite"])
+@pytest.fixture(params=["mariadb", "memory", "postgres", "sqlite"])
 async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
     """Give an open engine with the workflows of the test's module, on each backend."""
-    if request.param == "postgres":
-        url: str = request.getfixturevalue("new_database")("postgres").url
+    if request.param in ("mariadb", "postgres"):
+        url: str = request.getfixturevalue("new_database")(request.param).url
     else:
         url = "sqlite://" if request.param == "memory" else world.url
     flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]

@@ -6,8 +6,8 @@ A fault is text: ``kill before step_completed second``, ``stop before timer_fire
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +46,8 @@ class Fault:
     def strike(self) -> None:
         self._done = True
         note("fault", "strike")
-        os.kill(os.getpid(), self.signal)
+        # To this thread: sent to the process, the main thread would take it, and this one would get a little further.
+        signal.pthread_kill(threading.get_ident(), self.signal)
 
 
 def arm(text: str, ledger: Ledger) -> None:

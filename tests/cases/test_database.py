@@ -16,6 +16,7 @@ import pytest
 import perdure
 from perdure.store.base import StoreOptions, open_store
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 from tests.process import Spawner
@@ -122,6 +123,7 @@ for n in range(1, 500):
 """
 
 
+@everywhere
 async def test_case_dbb_07(world: World) -> None:
     """Everybody migrates at once: all but one crash on "already exists", or leave half a schema.
 
@@ -160,6 +162,7 @@ async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
+@everywhere
 async def test_case_dbb_15(world: World) -> None:
     """Long keys are cut and collide, or cannot be indexed. (The part of every backend; MySQL's comes with MySQL.)
 

@@ -14,9 +14,11 @@ import perdure
 from perdure import IdConflict, StoreUnavailable
 from perdure.store.instrumented import Instrumented
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 
 
+@everywhere
 async def test_case_ide_01(world: World) -> None:
     """The same id started concurrently runs twice: idempotent only after the first run has ended.
 
@@ -47,6 +49,7 @@ async def test_case_ide_01(world: World) -> None:
     assert world.ledger.count("wait_async") == 1
 
 
+@everywhere
 async def test_case_ide_05(world: World) -> None:
     """The same key with another request gets the old answer silently, or blocks every later request.
 
@@ -65,6 +68,7 @@ async def test_case_ide_05(world: World) -> None:
     assert world.ledger.count() == 1
 
 
+@everywhere
 async def test_case_ide_06(world: World) -> None:
     """A client that retries a start after a lost reply is refused, although the first one worked.
 
@@ -102,6 +106,7 @@ def lose_replies(store: Any) -> None:
     store.commit = losing  # type: ignore[method-assign]
 
 
+@everywhere
 async def test_case_ide_12(world: World) -> None:
     """A key is held for ever by a dead run: no new run with it is accepted.
 
@@ -131,6 +136,7 @@ OPTIONS: dict[str, list[Any]] = {
 }
 
 
+@everywhere
 async def test_case_ide_14(world: World) -> None:
     """A combination of options is rejected by one entry point and silently accepted by another.
 

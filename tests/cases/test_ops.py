@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure import Retry, RunFailed, step, workflow
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import note
 
@@ -28,6 +29,7 @@ async def failing() -> None:
     await fails_thrice()
 
 
+@everywhere
 @pytest.mark.parametrize("times", [100, pytest.param(1000, marks=[pytest.mark.nightly])])
 async def test_case_ops_07(world: World, caplog: pytest.LogCaptureFixture, times: int) -> None:
     """Expected events are logged as errors, with a trace each.
@@ -37,7 +39,7 @@ async def test_case_ops_07(world: World, caplog: pytest.LogCaptureFixture, times
     Source: dbos-inc/dbos-transact-java#293.
     """
     caplog.set_level(logging.DEBUG, "perdure")
-    engines = [world.engine(name=f"W{n}", concurrency=3) for n in range(4)]
+    engines = [world.engine(name=f"W{n}", concurrency=3, lease="10s") for n in range(4)]
     await asyncio.gather(*(engine.open() for engine in engines))
     async with world.client() as client:
         await asyncio.gather(*(client.start(flows.trivial, 1, id="same") for _ in range(times)))
@@ -56,6 +58,7 @@ async def test_case_ops_07(world: World, caplog: pytest.LogCaptureFixture, times
     assert not any(record.exc_info for record in caplog.records)
 
 
+@everywhere
 async def test_a_lost_lease_is_one_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """OPS-07, lost leases: one line for each run that was lost, without a trace."""
     async with world.engine() as engine:

@@ -10,6 +10,7 @@ from typing import Any
 from perdure import Status, StoreUnavailable
 from perdure.store.instrumented import Instrumented
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 
 
@@ -18,6 +19,7 @@ async def finish(world: World, run_id: str) -> Any:
         return await engine.get(run_id).result(timeout=15)
 
 
+@everywhere
 async def test_case_per_02(world: World) -> None:
     """Crash while finishing leaves the run running for ever.
 
@@ -65,6 +67,7 @@ class Gate:
         return self._heartbeat(worker_id, lease_us)
 
 
+@everywhere
 async def test_case_per_05(world: World) -> None:
     """Two finishers, last write wins: a late status write sets a finished run back to running.
 

@@ -12,6 +12,7 @@ import pytest
 
 from perdure import Run, RunParked, Status
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 from tests.process import Child
@@ -19,6 +20,7 @@ from tests.process import Child
 LEASE = 1.0
 
 
+@everywhere
 async def test_case_rec_03(world: World) -> None:
     """Rolling deploy with the same worker name strands work between the old and the new process.
 
@@ -36,6 +38,7 @@ async def test_case_rec_03(world: World) -> None:
     assert world.ledger.count("first") == world.ledger.count("last") == 1
 
 
+@everywhere
 async def test_case_rec_04(world: World) -> None:
     """A restarted process under its old name is taken for its dead self, and its orphans are left alone.
 
@@ -56,6 +59,7 @@ async def test_case_rec_04(world: World) -> None:
         assert [await run.result(timeout=15) for run in runs] == ["a"] * 3
 
 
+@everywhere
 async def test_case_rec_05(world: World) -> None:
     """A recovered run halts between two steps, and what waits behind it stands still.
 
@@ -74,6 +78,7 @@ async def test_case_rec_05(world: World) -> None:
     )
 
 
+@everywhere
 async def test_case_rec_07(world: World) -> None:
     """A killed worker ignores the retry budget: the job vanishes although it has attempts left.
 
@@ -90,6 +95,7 @@ async def test_case_rec_07(world: World) -> None:
     assert [entry.worker for entry in world.ledger.entries("suicide")] == ["W1", "W2"]
 
 
+@everywhere
 async def test_case_rec_08(world: World) -> None:
     """Several reapers handle the same dead run, and use up its attempts.
 
@@ -110,6 +116,7 @@ async def test_case_rec_08(world: World) -> None:
     assert "step_attempt_failed" not in world.types("r")
 
 
+@everywhere
 @pytest.mark.parametrize("flow", ["long_async", "long_sync"])
 async def test_case_rec_11(world: World, flow: str) -> None:
     """A step longer than the rescue time is handed to a second worker although its worker is well.
@@ -137,6 +144,7 @@ def noticed(said: str) -> bool:
     return "lease lost" in said or "declared dead" in said
 
 
+@everywhere
 async def test_case_rec_12(world: World) -> None:
     """A checkpoint written after the lease was lost overwrites that of the new owner.
 
@@ -148,11 +156,12 @@ async def test_case_rec_12(world: World) -> None:
     frozen: dict[str, tuple[Child, Run[Any]]] = {}
     async with world.client() as client:
         for what, (flow, event) in FREEZES.items():
-            child = world.worker("W1", fault=f"stop before {event}", concurrency=1)
-            run: Run[Any] = await client.start(flow, id=what)
+            # Each has a queue for itself: none may take over what another one was frozen with.
+            child = world.worker("W1", fault=f"stop before {event}", concurrency=1, queues=[what])
+            run: Run[Any] = await client.start(flow, id=what, queue=what)
             await world.ledger.until("fault", len(frozen) + 1, phase="strike")
             frozen[what] = (child, run)
-        async with world.engine(name="W2") as engine:
+        async with world.engine(name="W2", queues=list(FREEZES)) as engine:
             for what, (_, run) in frozen.items():
                 await engine.get(run.id).result(timeout=15)
                 assert world.rows("select status from run where id = ?", run.id) == [("completed",)], what
@@ -169,6 +178,7 @@ async def test_case_rec_12(world: World) -> None:
     assert second == dict.fromkeys(FREEZES, 1)
 
 
+@everywhere
 async def test_case_rec_14(world: World) -> None:
     """A poison pill that kills its worker is redelivered for ever and takes the workers down one by one.
 
@@ -198,6 +208,7 @@ async def until_gone(child: Child, or_else: Callable[[], bool]) -> None:
     await until(lambda: child.process.poll() is not None or or_else(), 12, "the worker dies, or the run is parked")
 
 
+@everywhere
 async def test_case_rec_22(world: World) -> None:
     """After a power-cut of the whole machine the run in flight stays running and holds the only slot.
 

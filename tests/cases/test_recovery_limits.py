@@ -13,12 +13,14 @@ from perdure.model.run import WorkerRow
 from perdure.runtime.ids import CommitIds, uuid7
 from perdure.store.base import Store, StoreOptions, open_store
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 
 LEASE = 1.0
 
 
+@everywhere
 async def test_case_rec_10(world: World) -> None:
     """A step that keeps the interpreter lock starves the heartbeat, is taken for dead and started elsewhere.
 
@@ -50,6 +52,7 @@ def claim_and_die(store: Store, run_workflow: str, ids: CommitIds) -> None:
         time.sleep(0.01)
 
 
+@everywhere
 async def test_case_rec_15(world: World) -> None:
     """One row over its attempt limit makes every fetch fail, for all other rows too.
 
@@ -107,6 +110,7 @@ async def test_case_rec_17(world: World) -> None:
         assert time.monotonic() - began < 2 * LEASE + 3
 
 
+@everywhere
 async def test_case_rec_18(world: World) -> None:
     """A retry attempt hangs, and the run waits for a result that only this attempt can produce.
 
@@ -124,6 +128,7 @@ async def test_case_rec_18(world: World) -> None:
     assert "timed out" in str(failed[1])
 
 
+@everywhere
 @pytest.mark.parametrize("evict", ["50ms", "30s"])
 async def test_case_rec_21(world: World, evict: str) -> None:
     """The first failing step after a wait neither fails the run nor is retried.

@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure import Retry, Status, step, workflow
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import note, until
 
@@ -141,6 +142,7 @@ async def test_case_tim_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyP
         assert await engine.get("400d").status() == await engine.get("300y").status() == Status.WAITING
 
 
+@everywhere
 async def test_case_tim_16(world: World, skew: Skew) -> None:
     """A delayed job runs early because its due time was computed on one clock and is compared with another.
 

@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure import RunFailed, RunParked, Status, step, workflow
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import note, until
 
@@ -127,6 +128,7 @@ async def test_case_ver_03_same_step(world: World, caplog: pytest.LogCaptureFixt
     assert [entry.value for entry in world.ledger.entries("say")] == ["x", "y"]
 
 
+@everywhere
 async def test_case_ver_07(world: World) -> None:
     """During a rolling deploy an old worker takes the new task, says it is unregistered and throws it away.
 

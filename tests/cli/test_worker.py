@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.conftest import FLOWS, Shell
 from tests.process import Child
+from tests.servers.fixtures import Servers
+from tests.servers.server import free_port
 
 BREAK = """
 from perdure.store.sqlite.engine import SqliteStore
@@ -241,9 +243,15 @@ def test_case_sec_05(shell: Shell) -> None:
     ]  # fmt: skip
     for url in urls:
         for words in (["list"], ["doctor"], ["worker", FLOWS, "--log-level", "debug"], ["migrate"]):
+            if url is urls[0] and "worker" in words:
+                continue  # it waits
             told = shell(*words, "--db", url)
             assert told.code == 2
             assert "CANARY1" not in told.out + told.err
+    waiting = shell.process("worker", FLOWS, "--log-level", "debug", "--db", urls[0])
+    assert "CANARY1" not in until(waiting, "waiting for the database")
+    stop(waiting)
+    assert "CANARY1" not in waiting.err
     helped = shell.process("list", "--help", env={"PERDURE_DB": urls[0]}).finish()
     assert "CANARY1" not in helped.out + helped.err
     worker = shell.process("worker", FLOWS)
@@ -255,3 +263,27 @@ def test_case_sec_05(shell: Shell) -> None:
         shell("start", name, "--id", run_id, *more, "--wait")
     worker.send(signal.SIGTERM)
     assert argument not in worker.finish().err
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_wrong_url_is_not_waited_for(shell: Shell, servers: Servers, kind: str) -> None:
+    """A database that is away is; one that is there and refuses the user, or has no such database, is not."""
+    server = servers.start(kind, password="secret")
+    for wrong in (
+        server.url("nowhere"), server.url().replace(":secret@", ":wrong@"), server.url().replace(":secret@", "@"),
+        server.url().replace("://perdure", "://nobody"),
+    ):  # fmt: skip
+        done = shell.process("worker", FLOWS, "--db", wrong).finish()
+        assert done.code == 2, done.err
+        assert len(done.err.splitlines()) == 1
+        assert "check user, password" in done.err or "create database" in done.err
+
+
+def test_a_worker_that_waits_for_its_database_can_be_stopped(shell: Shell) -> None:
+    worker = shell.process("worker", FLOWS, "--db", f"postgresql://nobody@127.0.0.1:{free_port()}/runs")
+    until(worker, "waiting for the database")
+    worker.send(signal.SIGTERM)
+    done = worker.finish()
+    assert done.code == 0
+    assert len(done.err.splitlines()) == 2
+    assert "stopped before the database was there" in done.err

@@ -16,6 +16,7 @@ from perdure.store.instrumented import Instrumented
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
 from perdure.testing.conformance import StoreConformance
+from tests.servers.fixtures import Database
 
 Request = pytest.FixtureRequest
 
@@ -64,6 +65,14 @@ class TestStores(StoreConformance):
     @pytest.fixture(params=sorted(BACKENDS))
     def make(self, request: Request) -> Callable[[], Store]:
         return BACKENDS[request.param](request)
+
+
+class TestPostgres18(StoreConformance):
+    """The newest PostgreSQL, beside the machine's own."""
+
+    @pytest.fixture
+    def make(self, postgres18_db: Database) -> Callable[[], Store]:
+        return lambda: open_store(postgres18_db.url, StoreOptions())
 
 
 class TestOpenedByUrl(StoreConformance):

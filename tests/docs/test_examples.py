@@ -50,7 +50,7 @@ def test_there_are_pages_with_programs_and_with_sessions() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_every_block_names_its_language(page: Path) -> None:
-    known = {"python", "console", "text", "mermaid", "json"}
+    known = {"python", "console", "sql", "text", "mermaid", "json"}
     assert not [f"{block}: {block.language or 'none'}" for block in blocks(page) if block.language not in known]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,11 +17,12 @@ import pytest
 
 import perdure
 from perdure import IdConflict, UsageError
+from perdure.verify.database import verify
 from tests.guard.clients import KINDS, AsyncClient, Client, Place
 from tests.house.tree import ROOT
 from tests.process import Spawner
-from tests.servers.fixtures import Database
-from tests.servers.postgres import USER
+from tests.servers.fixtures import Database, Servers
+from tests.servers.postgres import USER, Postgres
 
 ON_SERVERS = sorted(kind for kind, (_, dialect) in KINDS.items() if dialect != "sqlite")
 LOOK_S = 0.2
@@ -108,6 +110,84 @@ def test_case_per_03(caller: Caller) -> None:
     assert runs(caller) == ["order-1"]
     assert [info.tags for info in caller.engine.list(tag={"kind": "a"})] == [{"kind": "a"}]
     assert seen == [(1, True)]
+
+
+def test_a_deduplication_key_is_that_of_start(caller: Caller) -> None:
+    client, engine = caller.client, caller.engine
+    with perdure.SyncEngine(engine.engine.url, [fulfil], worker=False) as elsewhere:
+        later = elsewhere.start(fulfil, 1, id="order-1", deduplication_key="shop", delay="1h")
+    with client.transaction():
+        assert caller.start(2, id="order-2", deduplication_key="shop") == later.id
+        assert caller.start(3, id="order-3", deduplication_key="other") == "order-3"
+        assert caller.start(4, id="order-4", deduplication_key="other") == "order-3"
+        assert caller.start(5, id="order-5", deduplication_key="shop", queue="apart") == "order-5"
+    assert runs(caller) == ["order-1", "order-3", "order-5"]
+    assert engine.get("order-3").result("10s") is False
+    with client.transaction():  # who had it has ended
+        assert caller.start(6, id="order-6", deduplication_key="other") == "order-6"
+    assert engine.start(fulfil, 7, deduplication_key="shop").id == "order-1"
+    with pytest.raises(ZeroDivisionError), client.transaction():
+        caller.start(8, id="order-8", deduplication_key="new")
+        raise ZeroDivisionError
+    assert engine.start(fulfil, 9, id="order-9", deduplication_key="new").id == "order-9"
+    assert verify(engine.engine.url).findings == []
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "pymysql", "psycopg-async", "sqlalchemy-async-mysql"])
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_second_of_two_with_a_key_waits_for_the_first(caller: Caller, kind: str, commits: bool) -> None:
+    ids: list[str] = []
+
+    def second() -> None:
+        with closing(KINDS[kind][0](place[0])) as client, client.transaction():
+            ids.append(Caller(client, caller.engine).start(2, id="order-2", deduplication_key="shop", delay="1h"))
+
+    thread = threading.Thread(target=second)
+    client = caller.client
+    client.begin()
+    caller.start(1, id="order-1", deduplication_key="shop", delay="1h")
+    thread.start()
+    thread.join(LOOK_S)
+    assert thread.is_alive()
+    if commits:
+        client.commit()
+    else:
+        client.rollback()
+    thread.join(10)
+    assert ids == ["order-1" if commits else "order-2"]
+    assert runs(caller) == ids
+
+
+@pytest.mark.parametrize("through", ["pgbouncer", "postgres18"])
+@pytest.mark.parametrize("kind", ["psycopg", "psycopg-async", "sqlalchemy-postgresql", "django-postgresql"])
+def test_through_a_pooler_and_on_postgresql_18(
+    kind: str, through: str, servers: Servers, new_database: Callable[[str], Database]
+) -> None:
+    """Engine and application are both behind the pooler, where no two transactions need have one session."""
+    database = new_database("postgres18" if through == "postgres18" else "postgres")
+    server, port = database.server, database.server.port
+    assert isinstance(server, Postgres)
+    if through == "pgbouncer":
+        port = servers.pgbouncer(server, settings={"default_pool_size": 3}).port
+    place[:] = [Place("postgresql", port=port, user=USER, database=database.name)]
+    seen.clear()
+    database.execute("create table orders (id integer primary key)")
+    with (
+        perdure.SyncEngine(server.url(database.name, port=port), [fulfil], poll="50ms") as engine,
+        closing(KINDS[kind][0](place[0])) as client,
+    ):
+        caller = Caller(client, engine)
+        for order in (1, 2):
+            with client.transaction():
+                client.execute(f"insert into orders values ({order})")
+                assert caller.start(order, id=f"order-{order}", deduplication_key=f"key-{order}") == f"order-{order}"
+                assert caller.start(order, id="again", deduplication_key=f"key-{order}") == f"order-{order}"
+        with pytest.raises(ZeroDivisionError), client.transaction():
+            caller.start(3, id="order-3", deduplication_key="key-3")
+            raise ZeroDivisionError
+        assert [engine.get(f"order-{order}").result("10s") for order in (1, 2)] == [True, True]
+        assert runs(caller) == ["order-1", "order-2"]
+    assert verify(database.url).findings == []
 
 
 KILLED = """
@@ -225,3 +305,50 @@ def test_a_database_without_the_tables_is_told(caller: Caller, new_database: Cal
     client = KINDS["psycopg"][0](place[0]._replace(database=other.name))
     with closing(client), pytest.raises(UsageError, match="not in the connection's database"), client.transaction():
         caller.engine.start_in(client.raw, fulfil, 1)
+
+
+@pytest.fixture
+def role(caller: Caller, database: Database) -> Iterator[Place]:
+    """Give a role that has its own table and, of the engine, exactly the rights that the page names."""
+    mysql = place[0].dialect == "mysql"
+    name = f"shop_{database.name}"
+    page = (ROOT / "docs" / "how-to" / "transactional-start.md").read_text("utf-8")
+    found = re.search(rf"\*\*{'MySQL' if mysql else 'PostgreSQL'}.*?\n```sql\n(.*?)```", page, re.DOTALL)
+    assert found
+    granted = re.sub(r"\bto shop;", f"to {name};", found[1])
+    if mysql:
+        granted = granted.replace("perdure.", f"{database.name}.")
+        own = f"{database.name}.orders"
+    else:
+        own = "orders"
+    database.execute(f"create user {name}")
+    for statement in (*granted.split(";")[:-1], f"grant select, insert on {own} to {name}"):
+        database.execute(statement)
+    yield place[0]._replace(user=name)
+    if mysql:
+        database.execute(f"drop user {name}")
+    else:
+        database.execute(f"drop owned by {name}")
+        database.execute(f"drop role {name}")
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "pymysql"])
+def test_a_role_needs_only_the_documented_rights(caller: Caller, role: Place, kind: str) -> None:
+    caller.engine.run(fulfil, 0, id="order-0")
+    every: dict[str, Any] = {
+        "queue": "default", "priority": 3, "delay": "1ms", "timeout": "9h", "tags": {"kind": "a"},
+        "partition_key": "ada", "version": caller.engine.get("order-0").info().version,
+    }  # fmt: skip
+    with closing(KINDS[kind][0](role)) as client:
+        limited = Caller(client, caller.engine)
+        with client.transaction():
+            for order, delay in enumerate(
+                ("1h", "2h", "0s"), start=1
+            ):  # one makes the line, one joins it, one heads it
+                client.execute("insert into orders values (?)", order)
+                assert limited.start(order, id=f"order-{order}", **every | {"delay": delay}) == f"order-{order}"
+        with client.transaction():
+            assert limited.start(1, id="order-1", **every | {"delay": "1h"}) == "order-1"
+        assert caller.engine.get("order-3").result("10s") is True
+        with pytest.raises(Exception, match=r"denied"), client.transaction():
+            client.execute("delete from orders")

@@ -139,7 +139,7 @@ def shop(kind: str, new_place: NewPlace) -> Iterator[Client]:
     KIND[:] = [kind]
     FAILURES.clear()
     ALSO.clear()
-    app.apart_from.clear()
+    app.known.clear()
     plain = {"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"}[WHERE[0].dialect]
     with closing(KINDS[plain][0](WHERE[0])) as client:
         with client.transaction():
@@ -254,7 +254,7 @@ def test_of_two_workers_with_one_step_one_does_it(shop: Client, tmp_path: Path) 
 async def test_the_engines_own_file_is_refused(tmp_path: Path) -> None:
     WHERE[:], KIND[:] = [Place("sqlite", file=str(tmp_path / "one.db"))], ["sqlite3"]
     ALSO.clear()
-    app.apart_from.clear()
+    app.known.clear()
     async with perdure.Engine(f"sqlite:///{tmp_path / 'one.db'}", [flow]) as engine:
         with pytest.raises(RunFailed, match="engine's own SQLite file"):
             await engine.run(flow, "teapot")
@@ -357,7 +357,7 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(
 async def test_a_result_that_the_engine_stores_in_its_own_way_is_kept(tmp_path: Path) -> None:
     WHERE[:], KIND[:] = [Place("sqlite", file=str(tmp_path / "app.db"))], ["sqlite3"]
     ALSO.clear()
-    app.apart_from.clear()
+    app.known.clear()
     with closing(sqlite3.connect(WHERE[0].file)) as connection:
         connection.execute("create table ledger (what text)")
     results = []

@@ -21,7 +21,7 @@ async def cause_of(job: Job, spawner: Spawner | None = None) -> Cause:
         failed = await told(host, "failed")
         assert await host.told() is None
         assert await host.ended() == 0
-    assert failed.versions == [7]
+    assert failed.versions == [job.entries[0].version_id]
     assert failed.cause is not None
     return failed.cause
 
@@ -83,7 +83,7 @@ async def test_another_version_of_a_distribution_is_a_notice_unless_it_is_pinned
 
 
 async def test_an_altered_file(tmp_path: Path, tmp_db: str) -> None:
-    job = make_job(tmp_path, flow("return 1"), tmp_db)
+    job = make_job(tmp_path, flow("return 1"), tmp_db, in_folder=True)
     sha256 = job.manifest["shop/flow.py"].sha256
     blob = Path(job.blobs) / sha256
     blob.write_text("open('/tmp/never', 'w')\n" + blob.read_text())

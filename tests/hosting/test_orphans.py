@@ -44,15 +44,15 @@ STUBBORN = "import signal\nfor n in (1, 2, 15):\n    signal.signal(n, signal.SIG
 @pytest.mark.parametrize("how", ["idle", "loading", "step", "stubborn", "shared pipe", "forked"])
 async def test_the_worker_is_killed(tmp_path: Path, tmp_db: str, spawn: Spawner, how: str) -> None:
     files: dict[str, str] = waiting(tmp_path)
-    more = {}
+    bootstrap = ""
     if how == "loading":
         files |= {"shop/boot.py": f"open({str(tmp_path / 'begun')!r}, 'w').write('x')\n{BUSY}\n"}
-        more = {"bootstrap": "shop.boot:init"}
+        bootstrap = "shop.boot:init"
     if how == "stubborn":
         files["shop/flow.py"] = STUBBORN + files["shop/flow.py"].replace(
             "wait_for('go')", "\n    ".join(BUSY.split("\n"))
         )
-    job = make_job(tmp_path, files, await make_database(tmp_db), **more)
+    job = make_job(tmp_path, files, await make_database(tmp_db), bootstrap=bootstrap)
     told = tmp_path / "job"
     told.write_bytes(msgspec.msgpack.encode(job))
     parent = spawn(sys.executable, PARENT, told, how)

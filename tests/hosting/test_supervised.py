@@ -14,7 +14,7 @@ import pytest
 
 from perdure import Engine, Run
 from perdure.runtime.hosts.forkserver import WarmSpawner
-from perdure.runtime.hosts.job import Entry, Job
+from perdure.runtime.hosts.job import Job
 from perdure.runtime.hosts.process import Spawner
 from perdure.runtime.hosts.supervisor import HostChange, Supervisor
 from tests.hosting.releases import flow, make_database, make_job
@@ -46,9 +46,8 @@ async def supervised(jobs: dict[str, Job], told: list[HostChange], max_hosts: in
 def named(tmp: Path, number: int, url: str) -> Job:
     """Return the job of a release whose workflow has a name of its own."""
     files = {path: text.replace("order", f"order{number}") for path, text in flow(f"return 'v{number}'").items()}
-    job = make_job(tmp / str(number), files, url, f"shop.flow:order{number}")
-    entry = Entry(f"order{number}", f"shop.flow:order{number}", number, f"1.{number}.0")
-    return msgspec.structs.replace(job, release=str(number), entries=[entry])
+    job = make_job(tmp / str(number), files, url, f"shop.flow:order{number}", workflow=f"order{number}")
+    return msgspec.structs.replace(job, release=str(number))
 
 
 async def test_six_versions_share_two_places_and_all_runs_finish(tmp_path: Path, tmp_db: str) -> None:

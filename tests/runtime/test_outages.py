@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import perdure
+from perdure.runtime.waiters import FULL_LOOK_S
 
 
 @perdure.step
@@ -27,6 +29,12 @@ async def naps() -> int:
         await nothing(n)
     await asyncio.sleep(0.3)
     return 40
+
+
+@perdure.workflow
+async def rests() -> str:
+    await asyncio.sleep(1.5)
+    return "rested"
 
 
 @perdure.step
@@ -188,3 +196,25 @@ async def test_starts_wait_for_room_and_none_is_lost(tmp_db: str) -> None:
         runs = await asyncio.gather(*(client.start("short", id=str(n)) for n in range(50)))
         assert len(runs) == 50
         assert len([info async for info in client.list()]) == 50
+
+
+async def test_a_look_that_hung_in_an_outage_does_not_delay_the_next_one(
+    tmp_db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks take no more than a tenth of the time; one that hung says nothing of what the next one will take."""
+    async with perdure.Engine(tmp_db, [rests], poll="20ms") as worker, perdure.Engine(tmp_db, worker=False) as client:
+        store: Any = client._store
+        plain = store.going_on
+        looks: list[float] = []
+
+        def hanging(run_ids: list[str]) -> list[str]:
+            if len(looks) == 1:
+                time.sleep(0.3)
+            looks.append(time.monotonic())
+            going_on: list[str] = plain(run_ids)
+            return going_on
+
+        monkeypatch.setattr(store, "going_on", hanging)
+        await worker.start(rests, id="r")
+        assert await client.get("r").result("15s") == "rested"
+    assert looks[2] - looks[1] < 2 * FULL_LOOK_S

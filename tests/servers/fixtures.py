@@ -41,6 +41,13 @@ class Database:
         """Execute one statement by itself, with all rights. Give its rows."""
         return self.server.execute(statement, parameters, database=self.name)
 
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Read perdure's tables, by their plain names and with question marks for values. Give the rows."""
+        statement = query.replace("%", "%%").replace("?", "%s") if values else query
+        if isinstance(self.server, Postgres):
+            return self.server.execute(statement, values or None, database=self.name, schema="perdure")
+        return self.server.execute(statement, values or None, database=self.name)
+
     def drop(self) -> None:
         self.server.drop_database(self.name)
 

@@ -125,10 +125,16 @@ class Postgres(Server):
         return psycopg.connect(self.conninfo(database), autocommit=True, connect_timeout=10)
 
     def execute(
-        self, statement: str, parameters: Sequence[object] | None = None, *, database: str = "postgres"
+        self,
+        statement: str,
+        parameters: Sequence[object] | None = None,
+        *,
+        database: str = "postgres",
+        schema: str = "public",
     ) -> list[tuple[Any, ...]]:
         """Execute one statement as superuser, by itself. Give its rows."""
-        with self.connect(database) as connection:
+        conninfo = f"{self.conninfo(database)} options='-c search_path={schema}'"
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=10) as connection:
             cursor = connection.execute(statement, parameters)
             return cursor.fetchall() if cursor.description else []
 

@@ -81,6 +81,7 @@ class Connection:
     async def _pump_client(self, to_server: asyncio.StreamWriter) -> None:
         while data := await self._from_client.read(CHUNK):
             await self._proxy.pace()
+            self._proxy.requests += 1
             passed: list[bytes] = []
             for part in self._wire.from_client(data):
                 if part.statement:
@@ -141,6 +142,8 @@ class Proxy:
         """How long each piece waits, in both directions."""
         self.statements: Counter[str] = Counter()
         """How often each kind of statement was executed, by its first word in lower case."""
+        self.requests = 0
+        """How often a client sent something."""
         self.gate = asyncio.Event()
         self._faults: list[Fault] = []
         self._cuts = 0

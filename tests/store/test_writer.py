@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import StoreCorrupt, StoreUnavailable
-from perdure.model.write import COMMITTED, Failed
+from perdure.model.write import COMMITTED, Blocked, Failed
 from perdure.store import writer as module
 from perdure.store.writer import StoreThread, Writer
 
@@ -40,6 +40,21 @@ class Plan:
         self.written += batch
         self.batches.append(len(batch))
         return [COMMITTED] * len(batch)
+
+
+class Partial(Plan):
+    """A store in which somebody else is in the way of one write for a while."""
+
+    def __init__(self, blocked: str, times: int) -> None:
+        super().__init__(inline=False)
+        self.blocked, self.times = blocked, times
+
+    def commit(self, batch: Sequence[Any], *, block: bool = True) -> Any:
+        self.batches.append(len(batch))
+        outcomes = [Blocked(write) if write == self.blocked and self.times > 0 else COMMITTED for write in batch]
+        self.times -= self.blocked in batch
+        self.written += [write for write, outcome in zip(batch, outcomes, strict=True) if outcome == COMMITTED]
+        return outcomes
 
 
 class Told:
@@ -75,6 +90,25 @@ async def test_what_is_submitted_together_is_one_commit_in_order() -> None:
     assert store.batches == [3, 1]
     assert told.outcomes == [(name, COMMITTED) for name in "abcd"]
     assert (writer.batches, writer.writes) == (2, 4)
+
+
+async def test_what_is_blocked_is_tried_again_by_itself_and_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store, told = Partial("b", 11), Told()
+    writer = opened(store)
+    send(writer, told, "a", "b", "c")
+    while len(told.outcomes) < 2:
+        await asyncio.sleep(0.001)
+    assert store.written == ["a", "c"]
+    send(writer, told, "d")
+    while "b" not in store.written and "d" not in store.written:
+        await asyncio.sleep(0.001)
+    assert "b" not in store.written
+    store.times = 1  # enough is seen
+    await writer.close()
+    assert told.outcomes[-1] == ("b", COMMITTED)
+    assert sorted(store.written) == ["a", "b", "c", "d"]
+    assert store.batches[0] == 3
+    assert set(store.batches[1:]) == {1}
 
 
 async def test_while_the_store_is_unavailable_nothing_is_dropped_and_the_order_is_kept(

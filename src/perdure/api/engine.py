@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
-from perdure.api.joining import check, record_async
+from perdure.api.joining import record_async, run_id
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
@@ -24,6 +24,7 @@ from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_opt
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
+from perdure.model.write import Outdated
 from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
@@ -64,7 +65,7 @@ class Engine(Operations):
         grace: how long steps in flight may go on when the engine closes.
         routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
             names no queue. The first that matches counts.
-        durability: ``"host"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
+        durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
             the id of the one run it takes. For a client also
@@ -121,17 +122,15 @@ class Engine(Operations):
             raise UsageError(message)
         connection = Connection(self._store, self._codec)
         await connection.open()
-        self._connection = connection
-        self._counted |= await declare(connection, self._declared)
-        if self._with_worker:
-            try:
-                self._worker = await self._started(connection)
-            except BaseException:
-                self._connection = None
-                await connection.close()  # nobody else will: there is nothing to leave a `with` block of
-                raise
+        try:
+            self._counted |= await declare(connection, self._declared)
+            worker = await self._started(connection) if self._with_worker else None
+        except BaseException:
+            await connection.close()  # nobody else will: there is nothing to leave a `with` block of
+            raise
+        self._connection, self._worker = connection, worker
         self._starts = Starts(
-            connection, self._worker, self._workflows, self._routes, self._served.names, self._counted, self._admit
+            connection, worker, self._workflows, self._routes, self._served.names, self._counted, self._admit
         )  # fmt: skip
         return self
 
@@ -146,7 +145,12 @@ class Engine(Operations):
         if carried.watch is not None:
             carried.watch.install()
         worker = Worker(host, self._name, only=self._only, parent=self._parent, plan=self._plan(carried))
-        await worker.start()
+        try:
+            await worker.start()
+        except BaseException:
+            if carried.watch is not None:
+                carried.watch.remove()
+            raise
         return worker
 
     async def _carry(self, connection: Connection) -> Carried:
@@ -360,7 +364,8 @@ class Engine(Operations):
     async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
         """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
 
-        Wait for its result after the commit. Of two with one id at once the second waits for the first's transaction.
+        Wait for its result after the commit. Of two with one id or one deduplication key at once the second waits for
+        the first's transaction.
 
         Args:
             connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
@@ -372,11 +377,12 @@ class Engine(Operations):
         Raises:
             UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
             CodecError, IdConflict: as of `start`; nothing is written.
-            GuardBusy: another transaction has the id, and the wait was too long. Roll back and try again.
+            GuardBusy: another transaction has the id or the key, and the wait was too long. Roll back and try again.
         """
         joining = await self.starts.joining(workflow, args, options)
-        await check(self.connection, joining, await record_async(connection, self.connection, joining))
-        return Run(self, joining.create.row.id)
+        while isinstance(found := await record_async(connection, self.connection, joining), Outdated):
+            joining = await self.starts.joining(workflow, args, options, anew=True)
+        return Run(self, await run_id(self.connection, joining, found))
 
     @overload
     async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
@@ -396,12 +402,5 @@ class Engine(Operations):
     async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
         """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""
         connection = self.connection
-        reading.possible(run_id)
-        while True:
-            connection.check()
-            end = await connection.waiters.wait(run_id, is_new=is_new)
-            is_new = False
-            if end is None and (end := await reading.end_of(connection, run_id)) is None:
-                continue
-            row, last = end
-            return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))
+        row, last = await reading.when_ended(connection, run_id, is_new=is_new)
+        return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from perdure.api.starting import check_existing
-from perdure.errors import UsageError
+from perdure.api.starting import check_existing, found_by_key
 from perdure.guard.joint import creating, tables_of
 from perdure.guard.link import link, run, run_async
-from perdure.model.write import Existing
+from perdure.model.write import Existing, Outdated
 
 if TYPE_CHECKING:
     from perdure.kernel.definition import WorkflowDefinition
@@ -31,39 +30,37 @@ class Joining(NamedTuple):
 
 
 def split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what of a start's named arguments are options, and what are arguments of the workflow.
-
-    Raises:
-        UsageError: a deduplication key, which cannot be taken in a transaction that may last.
-    """
-    if options.get("deduplication_key") is not None:
-        message = "a start inside the caller's transaction takes no deduplication_key"
-        raise UsageError(message, hint="give it an id, which deduplicates too")
+    """Return what of a start's named arguments are options, and what are arguments of the workflow."""
     chosen = {name: value for name, value in options.items() if name in _OPTIONS}
     return chosen, {name: value for name, value in options.items() if name not in _OPTIONS}
 
 
-def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
-    """Record a run over a blocking connection; return what has its id already."""
+def record(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | Outdated | None:
+    """Record a run over a blocking connection; return what stands in the way: see `perdure.guard.joint.creating`."""
     over = link(transaction, is_async=False)
     tables = tables_of(own.store.capabilities, over.dialect)
     over.check()
     return run(over, creating(tables, joining.create))
 
 
-async def record_async(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | None:
-    """Record a run over an async connection; return what has its id already."""
+async def record_async(transaction: Any, own: Connection, joining: Joining) -> RunRow | Tombstone | Outdated | None:
+    """Record a run over an async connection; return what stands in the way: see `perdure.guard.joint.creating`."""
     over = link(transaction, is_async=True)
     tables = tables_of(own.store.capabilities, over.dialect)
     await cast("Awaitable[None]", over.check())
     return await run_async(over, creating(tables, joining.create))
 
 
-async def check(own: Connection, joining: Joining, found: RunRow | Tombstone | None) -> None:
-    """Accept what has the id if it is the same start.
+async def run_id(own: Connection, joining: Joining, found: RunRow | Tombstone | None) -> str:
+    """Return the id of the run: the new one, or the one that has the deduplication key, or the same start's.
 
     Raises:
-        IdConflict: it is another one.
+        IdConflict: another start has the id.
     """
-    if found is not None:
-        await check_existing(own, joining.create, Existing(found), joining.definition)
+    create = joining.create
+    if found is None:
+        return create.row.id
+    if (holder := found_by_key(create, Existing(found))) is not None:
+        return holder
+    await check_existing(own, create, Existing(found), joining.definition)
+    return create.row.id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ import msgspec
 
 from perdure.api.starting import check_tags
 from perdure.codec.exception import read_failure
-from perdure.errors import CodecError, InvalidValue, RunNotFound, StoreCorrupt, UsageError
+from perdure.errors import CodecError, InvalidValue, RunNotFound, StoreCorrupt, StoreUnavailable, UsageError
 from perdure.kernel.definition import check_name
 from perdure.model.event import Event as Row
 from perdure.model.filter import RunFilter
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from perdure.replay.history import History
     from perdure.runtime.connection import Connection
 
+logger: logging.Logger = logging.getLogger("perdure.run")
+_PAUSE_S = 0.2
+"""Between two looks while the database is away."""
 _FAILURES = frozenset({EventType.RUN_FAILED, EventType.STEP_FAILED, EventType.STEP_ATTEMPT_FAILED})
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -168,7 +173,11 @@ async def row_and_log(connection: Connection, run_id: str) -> tuple[RunRow, list
     return row, events
 
 
-async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | None:
+End = tuple[RunRow, Row]
+"""A run that is at rest, and the event that brought it there."""
+
+
+async def end_of(connection: Connection, run_id: str) -> End | None:
     """Return a run that is at rest and the event that brought it there; None while it goes on.
 
     Raises:
@@ -190,6 +199,34 @@ async def end_of(connection: Connection, run_id: str) -> tuple[RunRow, Row] | No
             message = f"the log does not say why the run is {row.status}"
             raise StoreCorrupt(message, run_id=run_id)
         seen = row
+
+
+async def when_ended(connection: Connection, run_id: str, *, is_new: bool) -> End:
+    """Wait until a run is at rest. While the database is away nobody knows, and whoever waits goes on waiting.
+
+    Args:
+        connection: an open one.
+        run_id: id of the run.
+        is_new: it was recorded just now by this engine.
+
+    Raises:
+        RunNotFound, StoreCorrupt: see `end_of`.
+        StoreError: the store has failed for good, or was closed.
+    """
+    possible(run_id)
+    while True:
+        connection.check()
+        end: End | None = await connection.waiters.wait(run_id, is_new=is_new)
+        is_new = False
+        try:
+            end = end or await end_of(connection, run_id)
+        except StoreUnavailable as error:
+            if connection.reader.stopped:
+                raise
+            logger.debug("cannot look for the end of run %s now: %s", run_id, error)
+            await asyncio.sleep(_PAUSE_S)
+        if end is not None:
+            return end
 
 
 async def run_info(connection: Connection, run_id: str) -> RunInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ from perdure.api.reading import row_and_log
 from perdure.api.upgrading import AS_IT_IS, Move, Recast, free, operations, upgrade_of
 from perdure.errors import BindingGuard, UpgradeRefused, UpgradeStale, UsageError, VersionPurged
 from perdure.model.status import EventType, Status
-from perdure.model.write import Committed, Conflict, Failed, Outdated
+from perdure.model.write import Committed, Failed, Outdated
 from perdure.replay.history import record
 from perdure.replay.verdict import Verdict, VerdictKind
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.runtime.connection import Connection
 
 _TRIES: Final = 20
+_PAUSE_S: Final = 0.05
 _FIRST_REASON: Final = "plan"
 
 
@@ -133,8 +135,8 @@ class Rebinding:
             target = self._target
             checker = self._engine.checker
             self._target = await checker.target_of(self._connection, target.workflow, target.version_id)
-        else:
-            assert isinstance(outcome, Conflict)  # noqa: S101 - an upgrade has no other answers
+        else:  # somebody else was faster, or is just at it
+            await asyncio.sleep(_PAUSE_S)
 
     def _forced(self, run_id: str, verdict: Verdict, stale: UpgradeStale | None) -> bool:
         """Whether a run is taken although of what was found.

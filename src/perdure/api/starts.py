@@ -131,11 +131,15 @@ class Starts:
         """Raise what a start would raise before it asks the database."""
         self._prepared(self._call(start.workflow, start.args, start.kwargs, dict(start.options)), _ANY, None)
 
-    async def joining(self, workflow: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Joining:
-        """Check a start that is recorded in a transaction of the caller's."""
+    async def joining(
+        self, workflow: Any, args: tuple[Any, ...], options: dict[str, Any], *, anew: bool = False
+    ) -> Joining:
+        """Check a start that is recorded in a transaction of the caller's; ask ``anew`` what versions there are."""
         chosen, arguments = split(options)
         call = self._call(workflow, args, arguments, chosen)
         await self._make_known(call)
+        if anew:
+            self.binder.forget(call.name)
         bound = await self.binder.bound(call.name, call.definition, call.wish, call.run_id)
         return Joining(self._prepared(call, bound, None), call.definition)
 

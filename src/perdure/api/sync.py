@@ -12,8 +12,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
-from perdure.api.joining import check, record
+from perdure.api.joining import record, run_id
 from perdure.errors import UsageError
+from perdure.model.write import Outdated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -219,9 +220,9 @@ class SyncEngine:
         calling thread.
         """
         joining = self.wait(self.engine.starts.joining(workflow, args, options))
-        found = record(connection, self.engine.connection, joining)
-        self.wait(check(self.engine.connection, joining, found))
-        return SyncRun(self, self.engine.get(joining.create.row.id))
+        while isinstance(found := record(connection, self.engine.connection, joining), Outdated):
+            joining = self.wait(self.engine.starts.joining(workflow, args, options, anew=True))
+        return SyncRun(self, self.engine.get(self.wait(run_id(self.engine.connection, joining, found))))
 
     @overload
     def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure.api.engine import Engine
-from perdure.errors import PerdureError, RunNotFound
+from perdure.errors import PerdureError, RunNotFound, StoreUnavailable
 from perdure.model.status import LIVE
 
 if TYPE_CHECKING:
@@ -24,13 +24,16 @@ def checker(url: str, code: Iterable[Any]) -> Engine:
 
 
 async def log_unfit(url: str, code: Iterable[Any], names: Collection[str], most: int) -> None:
-    """Log which of the newest live runs ``code`` cannot carry on. What goes wrong with it is logged, never raised.
+    """Log which of the newest live runs ``code`` cannot carry on. What goes wrong with it is logged.
 
     Args:
         url: database.
         code: workflows or modules.
         names: names of the workflows whose runs count.
         most: how many live runs are looked at.
+
+    Raises:
+        StoreUnavailable: the database is away.
     """
     checked = fit = 0
     try:
@@ -44,6 +47,8 @@ async def log_unfit(url: str, code: Iterable[Any], names: Collection[str], most:
             except TimeoutError:
                 logger.warning("no time to check more than %d of %d live runs against this code", checked, len(ids))
         logger.info("checked %d live runs against this code: it can carry on %d", checked, fit)
+    except StoreUnavailable:
+        raise
     except PerdureError as error:
         logger.warning("the live runs were not checked against this code: %s", error)
 

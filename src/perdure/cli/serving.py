@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -18,17 +19,21 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.cli.telling import FAILED, INTERRUPTED, Crashed
+from perdure.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from perdure.api.engine import Engine
 
+logger: logging.Logger = logging.getLogger("perdure.cli")
 T = TypeVar("T")
 SAME_S = 0.2
 """Signals that come closer together are one: a terminal signals the whole group, and who started us may pass it on."""
 SPARE_S = 5.0
 """How long a stop may take beyond its grace, before the process ends without it."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+"""Between two attempts to open a database that is away."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _abandoned: list[asyncio.AbstractEventLoop] = []
 """Loops whose tasks would not end. Kept, so that nothing of them is ever run again, not even to close it."""
@@ -93,6 +98,29 @@ def serve(work: Callable[[Stop], Coroutine[Any, Any, T]], grace_s: float, told: 
             _abandoned.append(loop)
         else:
             loop.close()
+
+
+async def opened(open_: Callable[[], Coroutine[Any, Any, object]], stop: Stop) -> bool:
+    """Call ``open_`` until the database is there; return whether it is, False if a signal came first.
+
+    Raises:
+        PerdureError: waiting does not help: the address is wrong, say, or the schema too new.
+    """
+    pause = _FIRST_PAUSE_S
+    said = False
+    while not stop.wanted.is_set():
+        try:
+            await open_()
+        except StoreUnavailable as error:
+            if not said:
+                logger.warning("waiting for the database: %s", error)
+            said = True
+        else:
+            return True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wanted.wait(), pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
+    return False
 
 
 async def until_stopped(result: Any, engine: Engine, stop: Stop) -> tuple[Any, bool]:

@@ -1,7 +1,8 @@
-"""A database of the application's own, in which a step can be a transaction.
+"""A database of the application's, in which a step can be a transaction.
 
-The step's writes and its result are committed together there, under the step's key: a repeat finds the result. So the
-effect happens once, although the engine's record is in another database and comes a moment later.
+The step's writes and its result are committed together. Where the engine's tables are in the same database of a
+server, the result is the record in the run's log. Elsewhere it is stored under the step's key, and a repeat finds it:
+the effect happens once, although the engine's record comes a moment later.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import (
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
 
 from perdure.errors import UsageError
 from perdure.guard.link import Link, link
@@ -50,8 +52,8 @@ class Database(Generic[C]):
             raise UsageError(message, hint='for example Database(lambda: sqlite3.connect("app.db"))')
         self._connect = connect
         self._current: ContextVar[Any] = ContextVar("perdure_connection", default=None)
-        self.apart_from: set[str | None] = set()
-        """Files of engines that it was seen not to be in; its table of requests was made then."""
+        self.known: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """Store of an engine to where this database stands to it, once that was looked at."""
 
     @property
     def connection(self) -> C:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from perdure.errors import GuardBusy, PerdureError
 from perdure.guard.statement import MYSQL, POSTGRESQL
 
-Meaning = Literal["busy", "duplicate", "missing"]
+Meaning = Literal["busy", "duplicate", "ended", "missing", "orphan"]
 
 _POSTGRESQL: dict[str, Meaning] = {
     "40001": "busy",  # could not serialize access
@@ -17,6 +17,9 @@ _POSTGRESQL: dict[str, Meaning] = {
     "23505": "duplicate",
     "42P01": "missing",
     "42P07": "duplicate",  # a table made by somebody else meanwhile
+    "23503": "orphan",  # what it belongs to is not there
+    "3B001": "ended",  # no such savepoint
+    "25P01": "ended",  # no transaction
 }
 _MYSQL: dict[int, Meaning] = {
     1020: "busy",  # MariaDB with snapshot isolation: the row has changed since the snapshot
@@ -25,6 +28,9 @@ _MYSQL: dict[int, Meaning] = {
     3572: "busy",  # nowait
     1062: "duplicate",
     1146: "missing",
+    1216: "orphan",  # what it belongs to is not there
+    1452: "orphan",
+    1305: "ended",  # no such savepoint
 }
 _SQLITE: dict[int, Meaning] = {5: "busy", 6: "busy"}
 _DEEPEST = 4

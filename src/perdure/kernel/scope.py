@@ -22,12 +22,14 @@ class Evicted(BaseException):
 class StepScope:
     """What a step's attempt knows about itself. The runtime's `Attempt` is one."""
 
-    __slots__ = ("epoch", "number", "operation")
+    __slots__ = ("epoch", "is_final", "number", "operation")
     is_body = False
 
     operation: StepOperation
     number: int
     epoch: int
+    is_final: bool
+    """Whether it is not to be attempted again, however it ends; set by what surrounds the function."""
 
     @property
     def run_id(self) -> str:
@@ -50,8 +52,12 @@ class StepScope:
         raise NotImplementedError
 
     @property
-    def engine_file(self) -> str | None:
-        """The one file the engine's database is in, if it is in one."""
+    def store(self) -> Any:
+        """The engine's store, for what surrounds the function of a step."""
+        raise NotImplementedError
+
+    def reserve(self, payload: bytes) -> Any:
+        """Ask for the next place in the log, for an event with this result that a transaction of the user's brings."""
         raise NotImplementedError
 
     def beat(self, detail: Any) -> None:

@@ -165,11 +165,20 @@ class Outdated(NamedTuple):
     version_count: int
 
 
+class Blocked(NamedTuple):
+    """A transaction of somebody else holds what the write needs, and the wait would be too long for its neighbours.
+
+    Nothing of it is written, and nothing is known of how it will end: it is to be tried again.
+    """
+
+    run_id: str
+
+
 class Failed(NamedTuple):
     """This write alone cannot be stored, for a reason of its own (a value the database refuses)."""
 
     error: Exception
 
 
-Outcome = Committed | Existing | Conflict | Missing | Closed | Counted | Outdated | Failed
+Outcome = Committed | Existing | Conflict | Missing | Closed | Counted | Outdated | Blocked | Failed
 COMMITTED = Committed()

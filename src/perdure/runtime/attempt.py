@@ -8,103 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.codec.exception import encode_exception
-from perdure.errors import CodecError, StepInterrupted, StepTimedOut
-from perdure.kernel.scope import CURRENT, StepScope
+from perdure.errors import CodecError, GuardBusy, LeaseLost, StepInterrupted, StepTimedOut
+from perdure.kernel.scope import CURRENT
 from perdure.model.event import Draft
 from perdure.model.status import EventType
 from perdure.runtime.lease import boot_time
+from perdure.runtime.scope import Attempt
 
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
-    from perdure.runtime.host import Host
-    from perdure.runtime.recorder import Recorder
-    from perdure.runtime.tape import Tape
+    from perdure.runtime.recorder import Place
+    from perdure.runtime.scope import Owner
 
 logger: logging.Logger = logging.getLogger("perdure.step")
 
 
 _COMPLETED: str = EventType.STEP_COMPLETED.value
+_BUSY = 5
+"""How often a transaction that has met another one at its end is done again, beside what the step allows."""
 BEAT_EVERY_US = 1_000_000
 """A step's heartbeat detail is recorded at most this often."""
-
-
-class Owner(Protocol):
-    """The run whose attempts these are."""
-
-    id: str
-    host: Host
-    execution: Execution
-    recorder: Recorder
-    tape: Tape
-    gone: bool
-    leaving: bool
-
-    def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
-        """Answer a step that is not recorded."""
-        ...
-
-    def pump(self) -> None:
-        """Deliver what can be delivered and go on."""
-        ...
-
-    def pump_soon(self) -> None:
-        """Pump from a plain callback."""
-        ...
-
-    def hand_back(self, reason: str, *, fatal: bool = False) -> None:
-        """Give the run to whoever claims it next."""
-        ...
 
 
 def is_fatal(error: BaseException | None) -> bool:
     """Whether an exception says something about the process, not about the step: never recorded as its failure."""
     return error is not None and (not isinstance(error, Exception) or isinstance(error, MemoryError))
-
-
-class Attempt(StepScope):
-    """One attempt under way."""
-
-    __slots__ = ("_attempts", "beaten_at", "begun", "given_up", "task", "timed_out", "timer")
-
-    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Attempts) -> None:
-        self.operation = operation
-        self.number = number
-        self.epoch = epoch
-        self._attempts = attempts
-        self.beaten_at: int = 0
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.timed_out: bool = False
-        """A sync attempt whose time is up: answered already, but its thread still runs."""
-        self.given_up: bool = False
-        self.begun: bool = False
-        """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
-
-    @property
-    def is_wanted(self) -> bool:
-        """See `StepScope`. May be asked on any thread."""
-        return not (self.timed_out or self.given_up or self._attempts.abandoned)
-
-    @property
-    def engine_file(self) -> str | None:
-        """See `StepScope`."""
-        return self._attempts.run.host.store.capabilities.file
-
-    def beat(self, detail: Any) -> None:
-        """Record progress. May be called on any thread.
-
-        Raises:
-            CodecError: ``detail`` cannot be stored.
-        """
-        self._attempts.send_beat(self, detail)
 
 
 class Attempts:
@@ -249,8 +184,36 @@ class Attempts:
 
     # -- ending --------------------------------------------------------------------------------------------------
 
+    def reserve(self, attempt: Attempt, place: Place, payload: bytes) -> None:
+        """Give the record of an attempt its place in the log, if anybody still waits for it."""
+        run = self.run
+        if not attempt.is_wanted or run.recorder.closed:
+            place.refuse()
+            return
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        attempt.place = place
+        run.tape.reserve(self._completed(attempt, payload), place)
+
+    def _is_settled(self, attempt: Attempt, error: BaseException | None) -> bool:
+        """Whether nothing is to be recorded: nobody is interested, or the attempt's own transaction has done it."""
+        place = attempt.place
+        if place is None:
+            return self.abandoned
+        if not (place.taken or isinstance(error, LeaseLost) or self.run.gone):
+            return False  # its place in the log is to be filled
+        self.running.pop(attempt.operation.id, None)
+        attempt.task = None
+        if self.run.gone:
+            pass
+        elif place.taken:
+            self.run.recorder.joined()
+        else:
+            self.run.recorder.outrun()
+        return True
+
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        if self.abandoned:
+        if self._is_settled(attempt, error):
             return
         run, operation = self.run, attempt.operation
         del self.running[operation.id]
@@ -264,11 +227,15 @@ class Attempts:
             if operation.unrecorded:
                 run.pump_soon()
             else:
-                self._record(operation, EventType.STEP_CANCELLED, attempt.number)
+                self._record(operation, EventType.STEP_CANCELLED, attempt.number, place=attempt.place)
             return
         if error is not None:
             self._failed(attempt, error)
-            return
+        else:
+            self._succeeded(attempt, value)
+
+    def _succeeded(self, attempt: Attempt, value: Any) -> None:
+        run, operation = self.run, attempt.operation
         try:
             payload = run.execution.codec.encode(value, operation.definition.signature.returns)
         except CodecError as refused:
@@ -278,15 +245,19 @@ class Attempts:
         if durability == "none":
             run.host.loop.call_soon(run.answer, operation, payload, None)
             return
-        draft = Draft(
-            _COMPLETED, run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
-            None, operation.digest, None, operation.input, payload,
-        )  # fmt: skip
+        draft = self._completed(attempt, payload)
         if durability == "ahead":
             if run.tape.record_early(draft):
                 run.pump_soon()
         else:
             run.tape.record(draft)
+
+    def _completed(self, attempt: Attempt, payload: bytes) -> Draft:
+        operation = attempt.operation
+        return Draft(
+            _COMPLETED, self.run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
+            None, operation.digest, None, operation.input, payload,
+        )  # fmt: skip
 
     def _result_error(self, operation: StepOperation, error: CodecError) -> CodecError:
         text = f"the result of step {operation.name!r} cannot be stored: {error.text}"
@@ -298,18 +269,23 @@ class Attempts:
         if isinstance(error, asyncio.CancelledError):
             error = RuntimeError(f"step {operation.name!r} raised CancelledError although nobody had cancelled it")
         spent = attempt.number - operation.budget_from
-        final = final or spent >= retry.attempts or isinstance(error, retry.give_up_on)
+        if attempt.place is not None and isinstance(error, GuardBusy):
+            spent -= _BUSY
+        final = final or attempt.is_final or spent >= retry.attempts or isinstance(error, retry.give_up_on)
         if operation.definition.policy.durability == "none":
             self._unrecorded_failure(attempt, error, final=final)
             return
         payload = self._encode(error)
         if final:
-            self._record(operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True)
+            self._record(
+                operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True, place=attempt.place
+            )
             return
         now = self.run.host.now()
-        next_at = now + retry.wait_us(spent, self.run.host.luck())
+        next_at = now + retry.wait_us(max(spent, 1), self.run.host.luck())
         detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
-        self._record(operation, EventType.STEP_ATTEMPT_FAILED, attempt.number, payload=payload, detail=detail)
+        kind = EventType.STEP_ATTEMPT_FAILED
+        self._record(operation, kind, attempt.number, payload=payload, detail=detail, place=attempt.place)
 
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
@@ -328,7 +304,9 @@ class Attempts:
     def _fatal(self, attempt: Attempt, error: BaseException) -> None:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
         self.running.pop(attempt.operation.id, None)
-        if not self.abandoned:
+        if attempt.place is not None:  # the log waits for it, and nothing can be said of it
+            self.run.drop(f"{type(error).__name__} at the end of step {attempt.operation.name!r}'s transaction")
+        elif not self.abandoned:
             # A person's interrupt says nothing about the run; all else would happen again wherever it runs.
             fatal = not isinstance(error, KeyboardInterrupt)
             self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}", fatal=fatal)
@@ -337,13 +315,17 @@ class Attempts:
 
     def _record(
         self, operation: StepOperation, kind: EventType, number: int, *, payload: bytes | None = None,
-        detail: bytes | None = None, store_input: bool = False,
+        detail: bytes | None = None, store_input: bool = False, place: Place | None = None,
     ) -> None:  # fmt: skip
         given = operation.input if store_input else None
-        self.run.tape.record(
-            Draft(kind, self.run.host.now(), operation.id, operation.kind, operation.name, number, None,
-                  operation.digest, detail, given, payload)
+        draft = Draft(
+            kind, self.run.host.now(), operation.id, operation.kind, operation.name, number, None,
+            operation.digest, detail, given, payload,
         )  # fmt: skip
+        if place is None:
+            self.run.tape.record(draft)
+        else:
+            self.run.tape.fill(place.event.result(), draft)
 
     # -- giving up -----------------------------------------------------------------------------------------------
 

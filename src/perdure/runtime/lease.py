@@ -39,6 +39,8 @@ class Lease:
         self._lease_us = lease_us
         self.deadline: float = 0.0
         """Until when effects may be started, by `boot_time`."""
+        self.steady_since: float = 0.0
+        """Since when no heartbeat has been late, by `boot_time`."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost: bool = False
@@ -54,6 +56,8 @@ class Lease:
 
     def granted(self, sent: float) -> None:
         """Note that the worker's row was written, asked for at ``sent`` (`boot_time`)."""
+        if 0 < self.deadline < boot_time():
+            self.steady_since = boot_time()
         self.deadline = sent + self._lease_us * 0.9 / 1_000_000
 
     def start(

@@ -2,14 +2,19 @@
 
 Rule 1 of the lock: at most one append per run is in flight; what comes meanwhile is sent when it is confirmed. A
 refused append discards all that is queued before anything else is sent.
+
+A transaction of the user's may bring its event itself (`Place`): then that is the append in flight, from when all
+before it is durable until it is known how the transaction ended.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol
 
+from perdure.errors import GuardError
 from perdure.model.event import sealed
-from perdure.model.write import Append, Change, Committed, Conflict, Failed
+from perdure.model.write import COMMITTED, Append, Change, Committed, Conflict, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +41,37 @@ class Listener(Protocol):
         ...
 
 
+class Place:
+    """A place in the log that is filled by a transaction of the user's, when its turn has come.
+
+    Attributes:
+        event: what the transaction inserts, last of all; an exception in its stead where it must be rolled back.
+        taken: whether it is known to be committed. Set by whoever has committed it.
+    """
+
+    __slots__ = ("event", "taken")
+
+    def __init__(self) -> None:
+        self.event: Future[Event] = Future()
+        self.taken: bool = False
+
+    def refuse(self) -> None:
+        """Have the transaction rolled back, if it has not its turn yet."""
+        if not self.event.done():
+            self.event.set_exception(GuardError("the step ended too late; its transaction was rolled back"))
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether the log waits for the end of the transaction."""
+        return self.event.done() and self.event.exception() is None
+
+
 class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
     __slots__ = (
-        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_queue",
-        "_seq", "_writer", "closed", "epoch", "run_id",
+        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_places",
+        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
     def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
@@ -56,7 +86,12 @@ class Recorder:
         self._queue: list[Event] = []
         self._append: Append | None = None
         self._change: Change | None = None
-        self._consumed: list[int] = []
+        self._consumed: list[tuple[int, int]] = []
+        """Place of an event, and the inbox message that it takes in."""
+        self._sent: list[tuple[int, int]] = []
+        """The same, of the append in flight."""
+        self._places: dict[int, Place] | None = None
+        """By seq: queued, or in flight. None before there was any."""
         self._one_by_one = 0
         """So many events are sent each by itself, to find the one that the database refuses."""
 
@@ -65,13 +100,16 @@ class Recorder:
         """Whether anything is not yet durable."""
         return self._append is not None or bool(self._queue)
 
-    def add(self, draft: Draft, change: Change | None = None, consumed: int | None = None) -> Event:
+    def add(
+        self, draft: Draft, change: Change | None = None, consumed: int | None = None, place: Place | None = None
+    ) -> Event:
         """Give ``draft`` its place in the log and send it as soon as the run's turn comes.
 
         Args:
             draft: the event.
             change: the change of the run row it implies; nothing can be added after it.
             consumed: number of the inbox message it takes in.
+            place: who brings it into the log, in a transaction of his own.
         """
         seq = self._seq = self._seq + 1
         at = draft.at
@@ -81,13 +119,15 @@ class Recorder:
             self._at = at
         event = sealed(self.run_id, seq, draft, at, self.epoch, self._ids.take(), self._chain)
         self._chain = event.chain
-        if self._append is None and change is None and consumed is None and not self._queue:  # nearly always
-            append = self._append = Append(self.run_id, (event,))
+        if place is not None:
+            self._places = {**(self._places or {}), seq: place}
+        if self._append is None and change is None and consumed is None and not (self._queue or self._places):
+            append = self._append = Append(self.run_id, (event,))  # nearly always
             self._writer.submit(append, self)
             return event
         self._queue.append(event)
         if consumed is not None:
-            self._consumed.append(consumed)
+            self._consumed.append((seq, consumed))
         if change is not None:
             self._change = change
             self.closed = True
@@ -101,9 +141,43 @@ class Recorder:
         self.closed = False
         assert event.seq == self._seq + 1  # noqa: S101 - one append in flight, and it was refused
 
+    # -- transactions of the user's ------------------------------------------------------------------------------
+
+    def joined(self) -> None:
+        """Take the event in flight as durable: its transaction was committed."""
+        self._end_place(COMMITTED)
+
+    def outrun(self) -> None:
+        """Take the place in flight as somebody else's: the transaction met another event there."""
+        assert self._append is not None  # noqa: S101 - it is lent
+        self._end_place(Conflict(self._append.events[0].seq))
+
+    def vacate(self) -> tuple[list[Event], Change | None]:
+        """Take the place in flight back, whose transaction was not committed.
+
+        Returns what waits behind it, to be added again once something else has that place.
+        """
+        behind, change = self._queue, self._change
+        self._queue, self._change = [], None
+        self._forget_place()
+        self._append = None
+        return behind, change
+
+    def _end_place(self, outcome: Outcome) -> None:
+        append = self._append
+        if append is not None:  # else the run was dropped meanwhile
+            self._forget_place()
+            self.settled(append, outcome)
+
+    def _forget_place(self) -> None:
+        if self._append is not None and self._places:
+            self._places.pop(self._append.events[0].seq, None)
+
     def discard(self) -> None:
         """Send nothing more."""
         self.closed = True
+        for place in (self._places or {}).values():
+            place.refuse()
         self._queue.clear()
         self._consumed.clear()
         self._change = None
@@ -119,6 +193,8 @@ class Recorder:
         listener = self._listener
         if type(outcome) is Committed:
             last = self._durable = write.events[-1]
+            if self._sent:
+                self._sent = []
             if self._queue:
                 self._send()
             if listener is not None:
@@ -139,7 +215,7 @@ class Recorder:
         """Send a refused append again, event by event; what is refused by itself is handed over with all behind it."""
         events = [*append.events, *self._queue]
         change = append.change or self._change
-        self._consumed = [*append.consumed, *self._consumed]
+        self._consumed = [*self._sent, *self._consumed]
         if len(append.events) > 1:
             self._queue, self._change, self._one_by_one = events, change, len(append.events)
             self._send()
@@ -148,15 +224,27 @@ class Recorder:
             listener.unstorable(events, change, error)
 
     def _send(self) -> None:
-        if self._one_by_one and len(self._queue) > 1:
+        queue, rest = self._queue, []
+        if self._places:
+            place = self._places.get(queue[0].seq)
+            if place is not None:
+                event = queue.pop(0)
+                self._append, self._sent = Append(self.run_id, (event,)), []
+                place.event.set_result(event)
+                return
+            rest = queue[next((n for n, event in enumerate(queue) if event.seq in self._places), len(queue)) :]
+            queue = queue[: len(queue) - len(rest)]
+        if self._one_by_one and len(queue) > 1:
             self._one_by_one -= 1
-            append = self._append = Append(self.run_id, (self._queue.pop(0),))
-            self._writer.submit(append, self)
-            return
-        queue, self._queue = self._queue, []
-        consumed: tuple[int, ...] = ()
-        if self._consumed:
-            consumed, self._consumed = tuple(self._consumed), []
-        change, self._change = self._change, None
-        append = self._append = Append(self.run_id, tuple(queue), change, consumed)
+            queue, rest = queue[:1], [*queue[1:], *rest]
+        self._queue = rest
+        change = None
+        if not rest:
+            change, self._change = self._change, None
+        consumed = self._sent = self._consumed
+        if consumed:
+            last = queue[-1].seq
+            consumed = self._sent = [one for one in self._consumed if one[0] <= last]
+            self._consumed = [one for one in self._consumed if one[0] > last]
+        append = self._append = Append(self.run_id, tuple(queue), change, tuple(number for _, number in consumed))
         self._writer.submit(append, self)

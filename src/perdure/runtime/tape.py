@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from perdure.model.event import draft_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.model.event import Draft, Event
     from perdure.model.write import Change
-    from perdure.runtime.recorder import Recorder
+    from perdure.runtime.recorder import Place, Recorder
 
 
 class Tape:
@@ -54,6 +56,21 @@ class Tape:
         self.early[event.seq] = event.at
         self.undelivered.append(event)
         return True
+
+    def reserve(self, draft: Draft, place: Place) -> None:
+        """Give an event its place in an open log; a transaction of the user's brings it there."""
+        self.undelivered.append(self.recorder.add(draft, place=place))
+
+    def fill(self, event: Event, draft: Draft) -> None:
+        """Append another event in the place of one whose transaction was not committed. No place is left empty.
+
+        What waits behind it keeps its place, and is chained to what is there now.
+        """
+        behind, change = self.recorder.vacate()
+        self.rewind(event)
+        self.record_again(draft, None)
+        for each in behind:
+            self.record_again(draft_of(each), change if each is behind[-1] else None)
 
     def record_message(self, draft: Draft, number: int) -> Event:
         """Append the event that takes in an inbox message."""

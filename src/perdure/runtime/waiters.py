@@ -108,7 +108,7 @@ class Waiters:
                     seen = count
                     cost = await self._look(list(self._futures))
                     looked = monotonic()
-                    pause = max(FIRST_PAUSE_S, 10 * cost)
+                    pause = min(max(FIRST_PAUSE_S, 10 * cost), FULL_LOOK_S)
                 else:
                     pause = min(pause * 1.5, LONGEST_PAUSE_S)
             if not self._new:

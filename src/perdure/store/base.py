@@ -53,7 +53,7 @@ class Capabilities(NamedTuple):
     """The one file it is in: no code of users may run inside its transactions."""
     tables: str | None = None
     """What stands before the name of its tables, for a connection of users to the same database, in whose transactions
-    the engine may write; None where it may not."""
+    the engine may write; None where it may not. With it the store is `Joinable`."""
 
 
 class StoreOptions(NamedTuple):
@@ -105,7 +105,8 @@ class Store(Protocol):
         append or create that is already there with the same ``commit_id`` is answered with `Committed`. Later writes
         of a run in the same batch see the earlier ones. Behind a refused create or append of a run, an
         append is accepted only if its chain continues the log that is there: what builds on a refused write is
-        refused too, even where its place is free.
+        refused too, even where its place is free. What a transaction of somebody else is in the way of for long is
+        answered with `Blocked`, and holds up no neighbour for much more than a second.
 
         Args:
             batch: writes, applied in order.
@@ -202,6 +203,18 @@ class Store(Protocol):
 
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
+        ...
+
+
+class Joinable(Protocol):
+    """A store in whose database transactions of users can write: its `Capabilities.tables` are known."""
+
+    def sees(self, mark: int) -> bool:
+        """Whether somebody holds the lock with this number in this database.
+
+        Another connection that has taken it is to the same server, and on PostgreSQL to the same database: asked of the
+        server itself, because addresses do not tell.
+        """
         ...
 
 

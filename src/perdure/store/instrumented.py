@@ -7,7 +7,7 @@ driver's own error as its cause.
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from perdure.store.catalog.instrumented import InstrumentedCatalog
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
-    from perdure.store.base import Capabilities, Decide, Store
+    from perdure.store.base import Capabilities, Decide, Joinable, Store
     from perdure.store.catalog.base import Catalog
 
 P = ParamSpec("P")
@@ -149,3 +149,7 @@ class Instrumented:
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`."""
         return self._call("change_count", self.inner.change_count)
+
+    def sees(self, mark: int) -> bool:
+        """See `perdure.store.base.Joinable.sees`."""
+        return self._call("sees", cast("Joinable", self.inner).sees, mark)

@@ -143,6 +143,31 @@ def upgrade(schema: Schema, known: Sequence[Migration], *, allowed: bool) -> int
     return len(todo)
 
 
+def is_ready(
+    schema: Schema,
+    known: Sequence[Migration],
+    *,
+    migrate: bool,
+    create: bool,
+    read_only: bool,
+    missing: str,
+) -> bool:
+    """Whether nothing is pending. If something is, it may be applied: call `upgrade` under the backend's lock.
+
+    Raises:
+        SchemaTooNew: see `pending`.
+        UsageError: see `pending`; or something is pending and may not be applied. ``missing`` says that all is.
+    """
+    applied = schema.applied()
+    if applied is not None and not pending(known, applied):
+        return True
+    if applied is None and (read_only or not create):
+        raise UsageError(missing, hint="run `perdure migrate`")
+    if read_only or not migrate:
+        upgrade(schema, known, allowed=False)
+    return False
+
+
 def is_exactly(known: Sequence[Migration], applied: Sequence[Applied] | None) -> bool:
     """Whether the schema is that of this release, neither older nor newer.
 

@@ -14,6 +14,7 @@ from perdure.model.status import TERMINAL
 from perdure.model.write import (
     COMMITTED,
     Append,
+    Blocked,
     Closed,
     Conflict,
     Counted,
@@ -62,6 +63,10 @@ class Book(Protocol):
         """Return the runs that there are, and keep them as they are until the transaction ends."""
         ...
 
+    def held(self, run_ids: Sequence[str]) -> Iterable[str]:
+        """Return those of the runs that `standings` has passed over: somebody else is at them, and not waited for."""
+        ...
+
     def row(self, run_id: str) -> RunRow | None:
         """Return a run."""
         ...
@@ -106,6 +111,10 @@ class Book(Protocol):
         """
         ...
 
+    def is_blocked(self, error: Exception, writes: Sequence[Write]) -> bool:
+        """Whether an error says that somebody else is in the way of one of these writes, and the others can go on."""
+        ...
+
     def is_environment(self, error: Exception) -> bool:
         """Whether an error says nothing about the write at hand: it must not be blamed for it."""
         ...
@@ -125,6 +134,8 @@ class Settlement:
         self._doubtful: set[str] = set()
         """Runs that had a create or append refused: what is queued behind may build on that, or on the log there is."""
         self._runs: dict[str, Standing] = {}
+        self._held: set[str] = set()
+        """Runs of which nothing can be said now: somebody else is at them."""
         self._look({run_of(write): None for write in batch})
 
     def _look(self, run_ids: Iterable[str]) -> None:
@@ -132,6 +143,9 @@ class Settlement:
         for run_id in known:
             self._runs.pop(run_id, None)
         self._runs.update(self._book.standings(known))
+        passed_over = [run_id for run_id in known if run_id not in self._runs]
+        if passed_over:
+            self._held.update(self._book.held(passed_over))
 
     def settle(self) -> list[Outcome]:
         """Apply what can be applied and answer each write."""
@@ -146,9 +160,13 @@ class Settlement:
             if accepted:
                 self._book.attempt([self._batch[place] for place in accepted])
         except Exception as error:
-            if self._book.is_environment(error):
+            is_blocked = self._book.is_blocked(error, [self._batch[place] for place in places])
+            if self._book.is_environment(error) and not is_blocked:
                 raise
             self._runs, self._doubtful = before
+            if is_blocked:
+                self._one_by_one(places)
+                return
             if len(places) == 1:
                 self._alone(places[0], error)
                 return
@@ -158,6 +176,16 @@ class Settlement:
             return
         if rest is not None:
             self._part(range(rest, places.stop))
+
+    def _one_by_one(self, places: range) -> None:
+        """Apply each write by itself: each that is blocked costs a wait, and there is to be no second one for it."""
+        if len(places) > 1:
+            for place in places:
+                self._part(range(place, place + 1))
+            return
+        run_id = run_of(self._batch[places[0]])
+        self._outcomes[places[0]] = Blocked(run_id)
+        self._held.add(run_id)
 
     def _alone(self, place: int, error: Exception) -> None:
         """Answer a write that the database refuses: somebody else may have been first, else it is to blame itself."""
@@ -189,7 +217,7 @@ class Settlement:
             if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
-            self._outcomes[place] = outcome or COMMITTED
+            self._outcomes[place] = COMMITTED if outcome is None else outcome
             if outcome is None:
                 accepted.append(place)
                 touched.add(run_id)
@@ -211,6 +239,8 @@ class Settlement:
 
     def _answer(self, write: Write) -> Outcome | None:
         """Return the refusal of a write, `COMMITTED` if it is there already, or None if it is to be applied."""
+        if self._held and run_of(write) in self._held:
+            return Blocked(run_of(write))
         match write:
             case Append():
                 return self._append(write)

@@ -7,7 +7,8 @@ confirmed, and everybody is told in one turn of the event loop.
 Where a commit takes microseconds (`Capabilities.inline`) it runs on the event loop's own thread, which saves two thread
 hops. When the disk turns out to be slow, or another process holds the file, the writer goes to its thread.
 
-* **W1** Writes are committed in the order of submission.
+* **W1** Writes are committed in the order of submission; but nobody waits behind one that is blocked by somebody
+  else's transaction. It is tried again by itself, with pauses that grow to a second.
 * **W2** While the store is unavailable the batch is kept and tried again; a write is never dropped.
 * **W3** Trying again is safe: a store recognises an append or a start that is already there by its commit id.
 """
@@ -17,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
+import random
 import threading
 from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import StoreError, StoreUnavailable
-from perdure.model.write import Failed
+from perdure.model.write import Blocked, Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +58,11 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = StoreThread("perdure-writer")
         self._scheduled = False
+        self._aside: list[tuple[Write, Submitter]] = []
+        """Blocked writes, which wait for their next turn."""
+        self._again: list[tuple[Write, Submitter]] = []
+        """Blocked writes whose turn it is."""
+        self._turns = 0
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
         self._idle: asyncio.Event = asyncio.Event()
@@ -80,7 +87,7 @@ class Writer:
 
     def abort(self) -> None:
         """Stop without writing what is queued."""
-        self._queue.clear()
+        self._clear()
         self.crash = self.crash or RuntimeError("aborted")
         self._thread.stop()
 
@@ -111,9 +118,11 @@ class Writer:
         """Commit the next batch, here or on the thread."""
         if self.crash is not None:
             return
-        pending = self._queue
-        size = min(len(pending), self._max_batch)
-        batch = [pending.popleft() for _ in range(size)]
+        if self._again:
+            batch, self._again = self._again[: self._max_batch], self._again[self._max_batch :]
+        else:
+            pending = self._queue
+            batch = [pending.popleft() for _ in range(min(len(pending), self._max_batch))]
         if self._is_inline:
             began = perf_counter()
             result = self._commit(batch, block=False)
@@ -152,7 +161,9 @@ class Writer:
             self._failures = 0
         self.batches += 1
         self.writes += len(batch)
-        ahead = bool(self._queue) and not self._is_inline
+        if any(type(outcome) is Blocked for outcome in result):
+            batch, result = self._set_aside(batch, result)
+        ahead = bool(self._queue or self._again) and not self._is_inline
         if ahead:
             self._flush()  # the store works on the next batch while this one is taken in
         for (write, submitter), outcome in zip(batch, result, strict=True):
@@ -168,32 +179,66 @@ class Writer:
     def _next(self, *, ahead: bool) -> None:
         if ahead:
             pass  # whoever takes in that batch goes on
-        elif self._queue:
+        elif self._queue or self._again:
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
         else:
             self._scheduled = False
-            self._idle.set()
+            if not self._aside:
+                self._idle.set()
+        if not (ahead or self._aside or self._again):
+            self._turns = 0
         if len(self._queue) <= self._high_water // 2:
             self._room.set()
 
+    def _set_aside(
+        self, batch: list[tuple[Write, Submitter]], outcomes: list[Outcome]
+    ) -> tuple[list[tuple[Write, Submitter]], list[Outcome]]:
+        """Keep what is blocked for later; return the rest, with its answers."""
+        if not self._aside:
+            self._turns += 1
+            if self._turns % 100 == 10:
+                logger.warning("an open transaction is in the way of what is to be written; trying again")
+            pause = min(0.02 * 2 ** min(self._turns, 6), 1.0)
+            self._loop.call_later(pause, self._try_again)  # type: ignore[union-attr]
+        rest: list[tuple[Write, Submitter]] = []
+        answers: list[Outcome] = []
+        for item, outcome in zip(batch, outcomes, strict=True):
+            if type(outcome) is Blocked:
+                self._aside.append(item)
+            else:
+                rest.append(item)
+                answers.append(outcome)
+        return rest, answers
+
+    def _try_again(self) -> None:
+        self._again += self._aside
+        self._aside = []
+        if self._again and not self._scheduled:
+            self._scheduled = True
+            self._flush()
+
     def _retry_later(self, batch: list[tuple[Write, Submitter]], error: StoreUnavailable) -> None:
-        """Put the batch back where it was, and try again after a pause that grows to a second."""
+        """Put the batch back where it was, and try again after a pause that grows to half a second."""
         self._failures += 1
         if self._failures in (1, 10) or self._failures % 100 == 0:
             logger.warning("cannot write, trying again (attempt %d): %s", self._failures, error)
         self._queue.extendleft(reversed(batch))
-        pause = min(0.02 * 2 ** min(self._failures, 6), 1.0)
+        pause = min(0.02 * 2 ** min(self._failures, 6), 0.5) * random.uniform(0.5, 1.0)
         self._loop.call_later(pause, self._flush)  # type: ignore[union-attr]
 
     def _crashed(self, error: BaseException) -> None:
         self.crash = error
-        self._queue.clear()
+        self._clear()
         self._room.set()
         self._idle.set()
         if self.on_crash is not None:
             self.on_crash(error)
         else:
             logger.critical("the store failed and nothing is written any more", exc_info=error)
+
+    def _clear(self) -> None:
+        for waiting in (self._queue, self._aside, self._again):
+            waiting.clear()
 
 
 class StoreThread:
@@ -203,7 +248,8 @@ class StoreThread:
         self._name = name
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self.stopped: bool = False
+        """Whether it makes no more calls."""
 
     def post(self, call: Callable[[], None]) -> None:
         """Have ``call`` made on the thread.
@@ -211,7 +257,7 @@ class StoreThread:
         Raises:
             StoreUnavailable: the thread was stopped: whoever comes late must not start it again.
         """
-        if self._stopped:
+        if self.stopped:
             message = "the database is closed"
             raise StoreUnavailable(message)
         if self._thread is None:
@@ -238,7 +284,7 @@ class StoreThread:
 
     def stop(self) -> None:
         """End the thread once it has made the calls it has. There is no way back."""
-        self._stopped = True
+        self.stopped = True
         if self._thread is not None:
             self._calls.put(None)
             if self._thread is not threading.current_thread():

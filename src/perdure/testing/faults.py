@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from enum import StrEnum
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from perdure.errors import StoreUnavailable
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
-    from perdure.store.base import Capabilities, Decide, Store
+    from perdure.store.base import Capabilities, Decide, Joinable, Store
     from perdure.store.catalog.base import Catalog
 
 P = ParamSpec("P")
@@ -195,3 +195,7 @@ class FaultyStore:
     def change_count(self) -> int:
         """See `perdure.store.base.Store.change_count`. Not a boundary: it says nothing that must be believed."""
         return self.inner.change_count()
+
+    def sees(self, mark: int) -> bool:
+        """See `perdure.store.base.Joinable.sees`. Not a boundary."""
+        return cast("Joinable", self.inner).sees(mark)

@@ -8,12 +8,15 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import perdure
+from perdure.model.write import Append, Conflict, Outcome, Write
 from tests.faults.storm.plan import fold, make
 
+logger = logging.getLogger(__name__)
 PORT = int(os.environ.get("SINK_PORT", "0"))
 QUICK = perdure.Retry(attempts=20, initial=0.01, factor=1.0, maximum=0.01)
 
@@ -135,9 +138,25 @@ def sync_body(number: int, ops: list[dict[str, Any]]) -> int:
 FLOWS: dict[str, perdure.Workflow[..., Any]] = {"body": body, "doomed": doomed, "sync_body": sync_body}
 
 
+def tell_refusals(engine: perdure.Engine) -> None:
+    """Have a line logged for each append that is refused: the worker itself says nothing once it knows it is dead."""
+    plain = engine._store.commit
+
+    def commit(batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
+        outcomes = plain(batch, block=block)
+        for write, outcome in zip(batch, outcomes or (), strict=False):
+            if isinstance(write, Append) and isinstance(outcome, Conflict):
+                logger.warning("a stale append was refused")
+        return outcomes
+
+    engine._store.commit = commit  # type: ignore[method-assign]
+
+
 async def work(url: str) -> None:
     """Execute runs until killed."""
-    async with perdure.Engine(url, list(FLOWS.values()), lease=1.0, poll=0.1, max_deaths=10_000, concurrency=30):
+    engine = perdure.Engine(url, list(FLOWS.values()), lease=1.0, poll=0.1, max_deaths=10_000, concurrency=30)
+    tell_refusals(engine)
+    async with engine:
         print("ready", flush=True)
         await asyncio.Event().wait()
 

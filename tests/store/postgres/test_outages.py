@@ -323,3 +323,16 @@ def moved(store: Store, before: int) -> None:
     deadline = time.monotonic() + 10
     while store.change_count() == before:
         assert time.monotonic() < deadline
+
+
+def test_a_hint_is_not_lost_with_the_connection(make: Callable[..., Store], postgres_db: Database) -> None:
+    """Whoever trusts in hints would look for work much later."""
+    teller, hearer = make(), make()
+    pid = link_of(teller, "work")._pgconn.backend_pid
+    assert postgres_db.execute("select pg_terminate_backend(%s, 5000)", [pid]) == [(True,)]
+    before = hearer.change_count()
+    assert teller.commit([Author("run-1", teller.now()).create()]) == [COMMITTED]
+    deadline = time.monotonic() + 3
+    while hearer.change_count() == before:
+        assert time.monotonic() < deadline, "no hint came"
+        time.sleep(0.01)

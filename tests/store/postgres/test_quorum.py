@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from perdure.store.base import Store, StoreOptions, open_store
 from perdure.testing.author import Author
 from tests.servers.fixtures import Servers
 from tests.servers.postgres import Postgres
+from tests.servers.succession import assert_nothing_acknowledged_is_lost
 
 pytestmark = pytest.mark.timeout(90)
 QUORUM = StoreOptions(durability="quorum", busy_timeout_s=1.5)
@@ -33,35 +33,7 @@ def store(pair: tuple[Postgres, Postgres]) -> Iterator[Store]:
 
 
 def test_nothing_acknowledged_is_lost_with_the_primary(pair: tuple[Postgres, Postgres], store: Store) -> None:
-    primary, standby = pair
-    author = Author("run-1", store.now())
-    assert store.commit([author.create(), author.claimed("w")]) == [COMMITTED] * 2
-    acknowledged = 2
-    ended = threading.Event()
-
-    def write() -> None:
-        nonlocal acknowledged
-        while not ended.is_set():
-            try:
-                assert store.commit([author.step()]) == [COMMITTED]
-            except StoreUnavailable:
-                return
-            acknowledged += 1
-
-    writing = threading.Thread(target=write)
-    writing.start()
-    while acknowledged < 50:
-        assert writing.is_alive()
-    primary.kill()
-    ended.set()
-    writing.join(20)
-    standby.promote()
-    after = open_store(standby.url(), StoreOptions())
-    after.open()
-    seqs = [event.seq for event in after.load("run-1")]
-    after.close()
-    assert seqs == list(range(1, len(seqs) + 1))
-    assert acknowledged <= len(seqs) <= acknowledged + 1
+    assert_nothing_acknowledged_is_lost(store, *pair, "postgres")
 
 
 def test_a_wait_for_the_standby_that_is_cut_short_is_no_confirmation(

@@ -15,6 +15,7 @@ from perdure.model.write import COMMITTED, Conflict
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.migrate import migrations
 from perdure.testing.author import Author, claims_for, worker
+from perdure.testing.conformance.publishing import clear_route, publish, set_route, set_status
 from tests.servers.fixtures import Database
 from tests.servers.postgres import USER
 
@@ -24,6 +25,8 @@ grant select, insert, update, delete on all tables in schema jobs to {role};
 revoke update on jobs.event, jobs.request, jobs.queue_change, jobs.schema_migration from {role};
 revoke delete on jobs.request, jobs.queue_change, jobs.schema_migration from {role};
 revoke insert on jobs.schema_migration from {role};
+revoke update, delete on jobs.version_label, jobs.definition_alias from {role};
+revoke update, delete on jobs.version_change, jobs.route, jobs.release_tree from {role};
 """
 
 
@@ -57,6 +60,11 @@ def test_a_role_needs_only_the_documented_rights(postgres_db: Database, role: st
 
 def use(store: Store) -> None:
     """Make every kind of call."""
+    publish(store.catalog, "v1", "1.0.0")
+    set_route(store.catalog, {"1.0.0": 1})
+    clear_route(store.catalog)
+    set_status(store.catalog, 1, "closed")
+    store.catalog.collect(keep=0, closed_before=2**62, unused_before=2**62, at=0, actor="ana", reason="")
     author = Author("run-1", store.now())
     assert store.commit([author.create(tags=(("a", "b"),))]) == [COMMITTED]
     store.register(worker("w1", store.now()))

@@ -28,6 +28,8 @@ SMALL = {"worker", "meta", "schema_migration", "sqlite_schema"}
 SCANS = {
     "count_runs": "SCAN run USING COVERING INDEX run_listing",
     "standing": "SCAN run USING COVERING INDEX run_due",
+    "used_versions": "SCAN run",  # once for a collection that has something to purge
+    "version_usage": "SCAN run",
 }
 NOT_DUE = 10**17
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import StoreError
+from perdure.errors import GuardError, StoreError
 from perdure.model.event import EMPTY_TAIL, Draft, broken_link
 from perdure.model.status import EventType, Status
 from perdure.model.write import COMMITTED, Append, Change, Conflict, Failed, Missing
 from perdure.runtime.ids import CommitIds
-from perdure.runtime.recorder import Recorder
+from perdure.runtime.recorder import Place, Recorder
 from perdure.runtime.tape import Tape
 
 
@@ -136,3 +136,86 @@ def test_a_tape_goes_back_to_before_what_could_not_be_stored(ends: Ends, recorde
     tape.record_again(draft(), CHANGE)
     assert [event.seq for event in tape.undelivered] == [1, 2]
     assert recorder.closed
+
+
+def test_a_place_is_lent_when_all_before_it_is_durable_and_what_comes_after_waits(
+    ends: Ends, recorder: Recorder
+) -> None:
+    place = Place()
+    recorder.add(draft())
+    recorder.add(draft(), consumed=1)
+    lent = recorder.add(draft(), place=place)
+    recorder.add(draft(), consumed=2)
+    recorder.settled(ends.sent[0], COMMITTED)
+    assert not place.is_lent
+    assert [event.seq for event in ends.sent[1].events] == [2]
+    assert ends.sent[1].consumed == (1,)
+    recorder.settled(ends.sent[1], COMMITTED)
+    assert place.event.result() == lent
+    assert len(ends.sent) == 2
+    assert recorder.busy
+    recorder.joined()
+    assert ends.told[-1] == ("recorded", 3, None)
+    assert [event.seq for event in ends.sent[2].events] == [4]
+    assert ends.sent[2].consumed == (2,)
+    recorder.settled(ends.sent[2], COMMITTED)
+    recorder.add(draft())
+    assert len(ends.sent) == 4
+
+
+def test_a_place_whose_transaction_failed_is_filled_and_what_is_behind_it_is_chained_anew(
+    ends: Ends, recorder: Recorder
+) -> None:
+    tape, places = Tape(recorder), [Place(), Place()]
+    tape.reserve(draft(), places[0])
+    tape.record(draft())
+    tape.reserve(draft(), places[1])
+    tape.record_message(draft(), 1)
+    tape.record_last(draft(), CHANGE)
+    tape.fill(places[0].event.result(), draft(11))
+    assert [event.seq for event in tape.undelivered] == [1, 2, 3, 4]
+    recorder.settled(ends.sent[0], COMMITTED)
+    recorder.settled(ends.sent[1], COMMITTED)
+    assert places[1].is_lent
+    recorder.joined()
+    sent = [*ends.sent[0].events, *ends.sent[1].events, places[1].event.result(), *ends.sent[2].events]
+    assert broken_link("run", EMPTY_TAIL, sent) is None
+    assert len(sent) == 5
+    assert (ends.sent[2].consumed, ends.sent[2].change) == ((1,), CHANGE)
+    assert recorder.closed
+
+
+def test_a_place_that_somebody_else_has_taken_ends_the_ownership(ends: Ends, recorder: Recorder) -> None:
+    places = [Place(), Place()]
+    for place in places:
+        recorder.add(draft(), place=place)
+    recorder.outrun()
+    assert ends.told == [("refused", "its log has moved on to event 1")]
+    with pytest.raises(GuardError, match="too late"):
+        places[1].event.result()
+    assert ends.sent == []
+
+
+def test_a_run_that_left_waits_for_no_place(ends: Ends, recorder: Recorder) -> None:
+    lent, queued = Place(), Place()
+    recorder.add(draft(), place=lent)
+    recorder.add(draft(), place=queued)
+    recorder.release()
+    assert lent.is_lent
+    assert not queued.is_lent
+    recorder.joined()
+    assert (ends.told, ends.sent) == ([], [])
+
+
+def test_a_place_stays_one_when_an_event_before_it_could_not_be_stored(ends: Ends, recorder: Recorder) -> None:
+    tape, place = Tape(recorder), Place()
+    tape.record(draft())
+    tape.reserve(draft(), place)
+    refused = tape.undelivered[0]
+    recorder.settled(ends.sent[0], Failed(StoreError("no")))
+    assert ends.told[-1][1] == [1, 2]
+    tape.rewind(refused)
+    for _ in range(2):
+        tape.record_again(draft(), None)
+    recorder.settled(ends.sent[1], COMMITTED)
+    assert place.event.result().seq == 2

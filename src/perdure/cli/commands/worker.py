@@ -12,10 +12,11 @@ import click
 from perdure.api.engine import Engine
 from perdure.cli import logs, options, target
 from perdure.cli.checking import log_unfit
-from perdure.cli.serving import serve, until_stopped
+from perdure.cli.serving import opened, serve, until_stopped
 from perdure.errors import UsageError
 from perdure.model.duration import microseconds
 from perdure.model.url import shown_url
+from perdure.store.base import backend_of
 
 if TYPE_CHECKING:
     from perdure.cli.serving import Stop
@@ -39,8 +40,8 @@ default of 700 made the collector look for them all the time."""
               help="How long a silent worker keeps its runs.")  # fmt: skip
 @click.option("--grace", type=options.DURATION, default="30s", show_default=True,
               help="How long steps in flight may go on after a request to stop.")  # fmt: skip
-@click.option("--durability", type=click.Choice(["host", "process"]), default="host", show_default=True,
-              help="host survives power cuts; process survives kill -9 only.")  # fmt: skip
+@click.option("--durability", type=click.Choice(["host", "quorum", "process"]), default="host", show_default=True,
+              help="host survives power cuts; quorum the loss of the primary; process kill -9 only.")  # fmt: skip
 @click.option(
     "--check",
     metavar="N",
@@ -59,23 +60,34 @@ def command(
 
     TARGET is package.module:workflow, package.module or file.py[:workflow]. SIGTERM or Ctrl-C: take no more runs, let
     steps in flight finish within --grace, hand the rest to other workers, exit code 0. A second signal stops at once,
-    exit code 130. Exit code 1: the engine cannot go on, or the stop took 5 s longer than --grace allows.
+    exit code 130. Exit code 1: the engine cannot go on, or the stop took 5 s longer than --grace allows. A database
+    that is away is waited for, also at the start.
     """
     logs.configure(log_level)
     found = [target.load(text) for text in what]
     engine = Engine(db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), **settings)
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
-    async def work(stop: Stop) -> None:
+    async def begin() -> None:
         if check:
             await log_unfit(db, [one.given for one in found], names, check)
-        async with engine:
+        await engine.open()
+
+    async def work(stop: Stop) -> None:
+        if backend_of(engine.url) == "sqlite":  # a file that cannot be used is not away
+            await begin()
+        elif not await opened(begin, stop):
+            logger.info("stopped before the database was there")
+            return
+        try:
+            name = engine.worker_name
             logger.info(
                 "worker %s is ready: %s, queues %s, workflows %s",
-                engine.worker_name, shown_url(engine.url), ",".join(queues), ",".join(names),
+                name, shown_url(engine.url), ",".join(queues), ",".join(names),
             )  # fmt: skip
-            name = engine.worker_name
             await until_stopped(asyncio.Event().wait(), engine, stop)
+        finally:
+            await engine.close()
         logger.info("worker %s has stopped (%s)", name, "asked to" if stop.by is None else stop.by.name)
 
     def told() -> None:

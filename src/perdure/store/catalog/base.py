@@ -235,7 +235,8 @@ class Catalog(Blobs, Plans, Protocol):
         """Make the versions of a release known: all of its definitions, or, if anything is raised, none.
 
         A definition whose identity is known, by whatever scheme, is that version. Where everything is known already
-        nothing is written and nobody waits. A release is kept if a version came with it first.
+        nothing is written and nobody waits. A release is kept if a version came with it first. A version that was
+        purged gets its files back from the release, so that it can be restored.
 
         Args:
             release: the files, and what they stand on.
@@ -258,9 +259,11 @@ class Catalog(Blobs, Plans, Protocol):
     ) -> bool:
         """Change whether a version takes new runs; False if it has that status already, and nothing was done.
 
+        A version that was purged can be made active again if all of its files are there.
+
         Raises:
             UnknownVersion: the workflow has no such version.
-            VersionPurged: its code is gone.
+            VersionPurged: its code is gone, or it is to be anything but active.
             UsageError: it is to be closed, and a route leads to it; or it is to be purged, which is not done here.
         """
         ...
@@ -334,7 +337,8 @@ class Catalog(Blobs, Plans, Protocol):
                 dry_run: bool = False) -> Collected:  # fmt: skip
         """Purge closed versions that nothing needs, and delete the contents that no version needs any more.
 
-        The versions themselves, their labels and their record stay.
+        The versions themselves, their labels and their record stay. Nobody can register meanwhile, and where there is
+        something to purge every run is looked at.
 
         Args:
             keep: this many of the newest versions of each workflow stay in any case.

@@ -8,7 +8,7 @@ from perdure.errors import UnknownVersion, UsageError, VersionClosed, VersionPur
 from perdure.store.catalog.base import NOTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from perdure.store.catalog.base import Action, Revise
     from perdure.version.known import Known, KnownVersion, VersionStatus
@@ -34,8 +34,17 @@ def checked(known: Known, version_id: int) -> KnownVersion:
     return known.versions[version_id]
 
 
-def action_of(known: Known, routes: Iterable[Route], version_id: int, status: VersionStatus) -> Action | None:
+def action_of(
+    known: Known, routes: Iterable[Route], version_id: int, status: VersionStatus, is_whole: Callable[[], bool]
+) -> Action | None:
     """Return what a change of status is called; None where there is nothing to change.
+
+    Args:
+        known: of the workflow.
+        routes: of the workflow.
+        version_id: the version.
+        status: what it is to be.
+        is_whole: whether all of its files are there; asked of a version that was purged.
 
     Raises:
         UnknownVersion: the workflow has no such version.
@@ -46,8 +55,11 @@ def action_of(known: Known, routes: Iterable[Route], version_id: int, status: Ve
     if status not in _ACTIONS:
         message = f"no version is made {status} by hand: close it, and it is purged when nothing needs it"
         raise UsageError(message)
-    if version.status == "purged":
-        raise VersionPurged(f"{named(known, version_id)} was purged {version.changed}; its code is gone.")
+    if version.status == "purged" and not (status == "active" and is_whole()):
+        raise VersionPurged(
+            f"{named(known, version_id)} was purged {version.changed}; its code is gone. "
+            "To have it back, start a worker that carries it, then restore it."
+        )
     if version.status == status:
         return None
     if status == "closed":

@@ -22,6 +22,7 @@ from perdure.store.catalog.rows import (
     detail_text,
     elsewhere,
     known_version,
+    manifest_of,
     route_detail,
     route_of,
     route_row,
@@ -178,7 +179,7 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
         request = Request(release, definitions, decide, Stamp(at, actor, reason), commit, aliases or {})
         with self._lock:
             made = Registration(request, self._situation(request), lambda number: self._content(number).definition)
-            missing = self.missing([file.sha256 for file in release.manifest.values()]) if made.versions else []
+            missing = self.missing([file.sha256 for file in release.manifest.values()]) if made.needs_files else []
             if missing:
                 raise BlobsMissing(missing)
             self._releases += [made.release] if made.release is not None else []
@@ -186,6 +187,8 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
             self._labels += made.labels
             self._aliases += made.aliases
             self._changes += made.changes
+            for number in made.refilled:
+                self._versions[number - 1] = self._versions[number - 1]._replace(release_id=made.release_id)
             self._count += bool(made.changes)
             return made.registered
 
@@ -229,11 +232,16 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
         """Change whether a version takes new runs."""
         self._check()
         with self._lock:
-            action = action_of(self._known(workflow), self._routes_of(workflow).values(), version_id, status)
+            known, routes = self._known(workflow), self._routes_of(workflow).values()
+            action = action_of(known, routes, version_id, status, lambda: self._is_whole(version_id))
             if action is not None:
                 self._set_status(version_id, action, status, Stamp(at, actor, reason))
                 self._count += 1
             return action is not None
+
+    def _is_whole(self, version_id: int) -> bool:
+        manifest = manifest_of(self._releases[self._versions[version_id - 1].release_id - 1].manifest)
+        return not self.missing([file.sha256 for file in manifest.values()])
 
     def set_route(self, workflow: str, channel: str, revise: Revise, *, at: int, actor: str, reason: str) -> Route:
         """Add the next revision of a route."""

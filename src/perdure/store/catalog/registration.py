@@ -109,6 +109,8 @@ class Registration:
         self._aliases = dict(there.aliases)
         self._is_known_release = there.release is not None
         self.versions: list[VersionRow] = []
+        self.refilled: list[int] = []
+        """Purged versions that get their files from this release, so that they may be restored."""
         self.labels: list[LabelRow] = []
         self.aliases: list[AliasRow] = []
         self.changes: list[ChangeRow] = []
@@ -116,13 +118,23 @@ class Registration:
 
     @property
     def release(self) -> ReleaseRow | None:
-        """The release, if it is to be added: if a version came with it first."""
-        return self._release if self.versions and not self._is_known_release else None
+        """The release, if it is to be added: if a version needs it."""
+        return self._release if self.needs_files and not self._is_known_release else None
+
+    @property
+    def release_id(self) -> int:
+        """The number of the release, if there is or will be one."""
+        return self._release.id
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether the files of the release have to be there."""
+        return bool(self.versions or self.refilled)
 
     @property
     def is_nothing(self) -> bool:
         """Whether everything is there already."""
-        return not (self.versions or self.labels or self.aliases)
+        return not (self.needs_files or self.labels or self.aliases)
 
     def _register(self, definition: Definition) -> Registered:
         workflow = definition.workflow
@@ -136,6 +148,8 @@ class Registration:
             version_id = decision.version.id
         else:
             version_id = self._publish(known, definition, decision)
+        if decision.version is not None and decision.version.status == "purged":
+            self.refilled.append(version_id)
         for one in identities:
             if (one, workflow) not in self._aliases:
                 self._aliases[one, workflow] = version_id

@@ -210,8 +210,9 @@ def _dependencies_text(dependencies: Dependencies, kept: Lock | None = None) -> 
 def _dependencies(text: str, kept: str | None = None) -> Dependencies:
     found = _loads(text)
     lock = found["lock"]
-    if lock is not None and lock["text"] is None and kept is not None:
-        lock = _loads(kept)["lock"]
+    if lock is not None and lock["text"] is None:  # the release had the same, unless the version was purged since
+        there = None if kept is None else _loads(kept)["lock"]
+        lock["text"] = there["text"] if there is not None and there["sha256"] == lock["sha256"] else ""
     return Dependencies(
         found["python"],
         found["engine_api"],

@@ -26,6 +26,7 @@ from perdure.store.catalog.rows import (
     detail_text,
     elsewhere,
     known_version,
+    manifest_of,
     route_detail,
     route_of,
     route_row,
@@ -111,7 +112,7 @@ class SqlCatalog(SqlBlobs, SqlPlans):
         def change(run: Run) -> list[Registered]:
             _, *rows = run(_LOCK, *_situation_calls(request))
             made = _registration(run, request, rows)
-            if made.versions and (missing := _missing(run, release)):
+            if made.needs_files and (missing := _missing(run, release)):
                 raise BlobsMissing(missing)
             if not made.is_nothing:
                 run(*_additions(made))
@@ -128,7 +129,7 @@ class SqlCatalog(SqlBlobs, SqlPlans):
 
         def change(run: Run) -> bool:
             known, routes, ends = _locked(run, workflow)
-            action = action_of(known, routes.values(), version_id, status)
+            action = action_of(known, routes.values(), version_id, status, lambda: _is_whole(run, version_id))
             if action is None:
                 return False
             before = known.versions[version_id].status
@@ -218,9 +219,12 @@ class SqlCatalog(SqlBlobs, SqlPlans):
         """Purge closed versions that nothing needs, and delete the contents that no version needs any more."""
 
         def change(run: Run) -> Collected:
-            _, versions, used, ends = run(_LOCK, ("all_versions",), ("used_versions",), ("catalog_ends",))
+            _, versions, ends = run(_LOCK, ("all_versions",), ("catalog_ends",))
             held = [Held._make(row) for row in versions]
-            gone = purgeable(held, {row[0] for row in used}, keep=keep, closed_before=closed_before)
+            used: set[int] = set()
+            if purgeable(held, used, keep=keep, closed_before=closed_before):  # else no need to look at every run
+                used = {row[0] for row in run(("used_versions",))[0]}
+            gone = purgeable(held, used, keep=keep, closed_before=closed_before)
             ids = {version.id for version in gone}
             left = {one.release_id for one in held if one.status != "purged" and one.id not in ids}
             contents, manifests = run(("all_blobs",), ("all_manifests",))
@@ -311,6 +315,12 @@ def _registration(run: Run, request: Request, rows: Sequence[Rows]) -> Registrat
     return Registration(request, there, content)
 
 
+def _is_whole(run: Run, version_id: int) -> bool:
+    """Whether all files of a version are there."""
+    manifest = manifest_of(run(("manifest_of_version", version_id))[0][0][0])
+    return not lacking(run, [file.sha256 for file in manifest.values()])
+
+
 def _missing(run: Run, release: Release) -> list[str]:
     return lacking(run, [file.sha256 for file in release.manifest.values()])
 
@@ -327,6 +337,7 @@ def _additions(made: Registration) -> list[tuple[Any, ...]]:
         ("add_change", made.changes),
     ):
         calls += [(name, *row) for row in rows]
+    calls += [("refill_version", made.release_id, version_id) for version_id in made.refilled]
     if made.changes:
         calls.append(_BUMP)
     return calls

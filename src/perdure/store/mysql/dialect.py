@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pymysql.constants import CLIENT
 from pymysql.err import Error  # not by way of the package: Django puts copies there
@@ -18,6 +19,7 @@ from perdure.store.mysql.facts import facts
 from perdure.store.mysql.link import Connection, MysqlLink
 from perdure.store.mysql.statement import Statement
 from perdure.store.server.clock import ServerClock
+from perdure.store.server.dialect import LinkLost
 from perdure.store.server.engine import ServerStore
 from perdure.store.sqltext import queries
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _DURABILITY = ("host", "quorum", "process")
 _CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True)
+_PATIENCE = "it is tried again until it does; see the page on fail-over"
 _CONNECT_S = 5.0
 _LOCK_WAIT_S = 1
 # FOUND_ROWS: an UPDATE answers how many rows it found, not how many of them it made different.
@@ -95,6 +98,7 @@ class MysqlDialect:
         self._durability = options.durability
         self._statements = {name: Statement(text) for name, text in self.sql.items()}
         self._was_there = False
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> MysqlLink:
         """Make a connection."""
@@ -113,7 +117,38 @@ class MysqlDialect:
             message = f"{self.place}: the session is not as it was set: sql_mode {mode}, characters {characters}"
             raise UsageError(message)
         self._was_there = True
-        return MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        link = MysqlLink(connection, self._statements, clock, deadline_s, int(packet))
+        if self._prepared:
+            try:
+                self._check_again(link)
+            except BaseException:
+                link.close()
+                raise
+        return link
+
+    def _check_again(self, link: MysqlLink) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        With `quorum`, one that was killed while it waited for its replica shows what only it has once it is back. A
+        commit that the replica confirms says that the replica has all that was there before.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        found = schema.given(link)
+        wrong = schema.problems(found, self._durability)
+        if not wrong and self._durability == "quorum" and not schema.replicas(found):
+            wrong = ["no replica is connected"]
+        if wrong:
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint=_PATIENCE)
+        try:
+            link.begin()
+            self.seal(link)
+            link.commit()
+        except LinkLost as lost:
+            message = f"{self.place}: no replica confirms what this server shows ({lost})"
+            raise StoreUnavailable(message, hint=_PATIENCE) from lost
 
     def _dial(self, deadline_s: float) -> Connection:
         try:
@@ -143,20 +178,24 @@ class MysqlDialect:
         """Check what the server gives, and bring the schema up to date."""
         schema.check(schema.given(link), self._durability)
         schema.prepare(link, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: MysqlLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def attempt(self, link: MysqlLink, writes: Sequence[Write]) -> None:
+    def attempt(self, link: MysqlLink, writes: Sequence[Write], *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
-        batch.attempt(link, self._statements, writes)
+        batch.attempt(link, self._statements, writes, hurry=hurry)
 
     def end_session(self, link: MysqlLink, session: str) -> None:
         """Nothing is known of a session."""
 
     def seal(self, link: MysqlLink) -> None:
-        """Nothing to do: a replica has what can be seen, because the wait for it comes before a commit is visible."""
+        """Give the transaction something to wait for: what comes before it in the server's log is then there, too."""
+        if self._durability == "quorum":
+            row = f"seal {uuid4().hex}"
+            link.many(("seal", row), ("unseal", row))
 
     def listen(self, link: MysqlLink) -> bool:  # noqa: ARG002
         """Return False: the server has no hints. Everybody polls."""

@@ -9,16 +9,19 @@ from perdure.store.server.dialect import Fault, LinkLost
 
 NO_DATABASE = 1049
 TABLE_FULL = 1114
-_AGAIN = frozenset({1020, 1205, 1213, 1614, 3058, 3572})
-"""Changed since it was read, lock wait, deadlock, deadlock of GET_LOCK, lock not to be had at once. A lock wait that
-took too long undoes its statement alone: like every other error it is followed by a ROLLBACK, and all is done again."""
+_AGAIN = frozenset({1020, 1213, 1614, 3058})
+"""Changed since it was read, deadlock, deadlock of GET_LOCK: the whole transaction is undone, and done again."""
+_BLOCKED = frozenset({1205, 3572})
+"""A lock that was not to be had in time, or at once. It undoes its statement alone: like every other error it is
+followed by a ROLLBACK, of the transaction or to the savepoint before."""
 _LOST = frozenset(
     {0, 1053, 1077, 1080, 1152, 1153, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
 )
 """The connection is gone, or about to go: it is not used again."""
 _RIGHTS = frozenset({1044, 1045, 1095, 1141, 1142, 1143, 1147, 1227, 1370, 1410, 1419, 1698})
 _MISSING = frozenset({1046, 1049, 1051, 1054, 1072, 1091, 1146, 1305, 1360})
-_READ_ONLY = frozenset({1290, 1792, 1836, 3100})
+READ_ONLY = frozenset({1290, 1792, 1836, 3100})
+"""Another server takes writes now: the connection is made anew, to find it."""
 _FULL = frozenset({3, 28, 1021, 1114})
 _CORRUPT = frozenset({126, 127, 1034, 1035, 1194, 1712, 1877})
 _WRITE = frozenset(
@@ -56,6 +59,8 @@ def fault(error: Exception) -> Fault:
     if not isinstance(error, Error):
         return Fault.WRITE
     number = number_of(error)
+    if number in _BLOCKED:
+        return Fault.BLOCKED
     if number in _AGAIN:
         return Fault.AGAIN
     return Fault.WRITE if number in _WRITE else Fault.ENVIRONMENT
@@ -76,7 +81,7 @@ def translate(error: Exception) -> PerdureError | None:
         return UsageError(f"the user lacks a right: {text}", hint="see the page on MySQL and MariaDB for what to grant")
     if number in _MISSING:
         return UsageError(f"the database is not what it should be: {text}", hint="run `perdure migrate`")
-    if number in _READ_ONLY:
+    if number in READ_ONLY:
         return StoreUnavailable(f"the server takes no writes: {text}", hint="connect to the primary")
     if number in _FULL:
         return StoreUnavailable(f"the server's disk is full: {text}", hint="free some space; nothing recorded is lost")

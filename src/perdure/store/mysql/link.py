@@ -208,6 +208,8 @@ class MysqlLink:
             self.usable = False  # it is done; what came after it is of no interest
             message = "the connection was lost after COMMIT"
             raise LinkLost(message, committing=True) from error
+        if fault.number_of(error) in fault.READ_ONLY:
+            self.usable = False
         lost = fault.is_lost(error)
         if lost:
             self.usable = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from perdure.errors import StoreUnavailable, UsageError
-from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.migrate import Applied, bootstrap, is_ready, migrations, upgrade
 from perdure.store.mysql.fault import fault
 from perdure.store.server.dialect import Fault
 
@@ -34,7 +34,10 @@ _VARIABLES = (
     "rpl_semi_sync_master_wait_point", "rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_timeout",
     "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica",
 )  # fmt: skip
-_STATUS = ("Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status")
+_STATUS = (
+    "Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status",
+    "Rpl_semi_sync_master_clients", "Rpl_semi_sync_source_clients",
+)  # fmt: skip
 _MIGRATION_S = 3600.0
 _PATIENCE_S, _USUAL_PATIENCE_S = 2, 86400
 _PAUSE_S = 0.5
@@ -104,16 +107,10 @@ def prepare(link: MysqlLink, *, migrate: bool, create: bool, read_only: bool) ->
         SchemaTooNew: a newer release was here.
         UsageError: it is not ours, or not up to date and may not be changed.
     """
-    known = migrations("mysql")
     ours = MysqlSchema(link)
-    applied = ours.applied()
-    if applied is not None and not pending(known, applied):
+    missing = "there are no tables of perdure in this database"
+    if is_ready(ours, migrations("mysql"), migrate=migrate, create=create, read_only=read_only, missing=missing):
         return
-    if applied is None and (read_only or not create):
-        message = "there are no tables of perdure in this database"
-        raise UsageError(message, hint="run `perdure migrate`")
-    if not migrate or read_only:
-        upgrade(ours, known, allowed=False)
     link.deadline_s = _MIGRATION_S
     if link.execute("lock_schema", int(_MIGRATION_S) - 1).rows[0][0] != 1:
         message = "another process is migrating the database"
@@ -136,7 +133,7 @@ def _upgrade(link: MysqlLink, ours: MysqlSchema) -> None:
                 link.script(bootstrap("mysql"))
             upgrade(ours, migrations("mysql"), allowed=True)
         except pymysql.err.Error as error:
-            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+            if fault(error) not in (Fault.AGAIN, Fault.BLOCKED) or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
         else:
@@ -182,6 +179,11 @@ def problems(found: Given, durability: str) -> list[str]:
     if found.get("log_bin") == "ON" and found.get("sync_binlog") != "1":
         wrong.append(f"sync_binlog is {found.get('sync_binlog')} while the binary log is on")
     return wrong + (_alone(found) if durability == "quorum" else [])
+
+
+def replicas(found: Given) -> int:
+    """Return how many replicas confirm commits now."""
+    return int(found.get("rpl_semi_sync_source_clients") or found.get("rpl_semi_sync_master_clients") or 0)
 
 
 def _alone(found: Given) -> list[str]:

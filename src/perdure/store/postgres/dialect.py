@@ -12,7 +12,7 @@ from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.base import Capabilities, StoreOptions
 from perdure.store.instrumented import Instrumented
 from perdure.store.migrate import Applied, SchemaText
-from perdure.store.postgres import batch, fault, schema
+from perdure.store.postgres import batch, fault, refusal, schema
 from perdure.store.postgres.address import Address, address
 from perdure.store.postgres.facts import facts
 from perdure.store.postgres.link import PostgresLink
@@ -37,6 +37,8 @@ _KEEPALIVE = {
 }  # fmt: skip
 _LOOK_S = 10.0
 _LONGEST_DIAL_S = 5
+_LOCK_WAIT_MS = 300
+"""How long a statement waits for somebody else's transaction: all that is in its batch waits with it."""
 _IDLE_MS = 5000
 """How long the server waits for the rest of a transaction."""
 
@@ -86,6 +88,7 @@ class PostgresDialect:
             "default_transaction_isolation": "read committed",
             "synchronous_commit": _SYNCHRONOUS_COMMIT[options.durability],
             "statement_timeout": str(int(options.busy_timeout_s * 1000)),
+            "lock_timeout": str(_LOCK_WAIT_MS),
             "idle_in_transaction_session_timeout": str(_IDLE_MS),
             "jit": "off",
         }
@@ -97,18 +100,23 @@ class PostgresDialect:
         self.sql["listen"] = f'listen "{self._channel}"'
         self._statements = batch.statements(self.sql)
         self._pooled = where.pooled
+        self._was_there = False
+        self._prepared = False
 
     def connect(self, clock: ServerClock, deadline_s: float) -> PostgresLink:
         """Make a connection."""
         try:
             connection = self._dial(deadline_s)
         except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"{self.place}: {fault.said(error)}") from error
+            raise self._away(error, deadline_s) from error
+        self._was_there = True
         waits = self._durability == "quorum"
         link = PostgresLink(connection, self._statements, clock, deadline_s, pooled=True, name=self._name, waits=waits)
         try:
-            # A pooler makes up the number of the process that serves a connection.
             found = schema.given(link)
+            if self._prepared:
+                self._check_again(found)
+            # A pooler makes up the number of the process that serves a connection.
             pooled = self._where.pooled or found.pid != connection.pgconn.backend_pid
         except BaseException:
             link.close()
@@ -120,6 +128,14 @@ class PostgresDialect:
         link.close()  # taken for one behind a pooler, because the server was just starting
         self._pooled = False
         return self.connect(clock, deadline_s)
+
+    def _away(self, error: psycopg.OperationalError, deadline_s: float) -> StoreUnavailable | UsageError:
+        """Return what to raise where there is no connection. What was right once is not called wrong later."""
+        text = f"{self.place}: {fault.said(error)}"
+        late = isinstance(error, psycopg.errors.ConnectionTimeout)
+        if not (self._was_there or late) and refusal.is_wrong(self._where.parameters, deadline_s):
+            return UsageError(text, hint="check user, password and database")
+        return StoreUnavailable(text)
 
     def _dial(self, deadline_s: float) -> psycopg.Connection[Any]:
         limit = str(min(max(2, ceil(deadline_s)), _LONGEST_DIAL_S))  # libpq takes no less than two seconds
@@ -138,6 +154,19 @@ class PostgresDialect:
         self._pooled = True
         return connection
 
+    def _check_again(self, found: schema.Given) -> None:
+        """See whether a server still gives what it gave when the store was opened: it may be another one by now.
+
+        Raises:
+            StoreUnavailable: not now.
+        """
+        wrong = schema.problems(found, self._durability)
+        if found.in_recovery:
+            wrong.append("it is a standby")
+        if wrong:
+            message = f"{self.place} does not give durability {self._durability!r} any more: {'; '.join(wrong)}"
+            raise StoreUnavailable(message, hint="it is tried again until it does; see the page on fail-over")
+
     def prepare(self, link: PostgresLink, *, migrate: bool, create: bool, read_only: bool) -> None:
         """Check what the server gives, and bring the schema up to date."""
         link.begin()
@@ -145,14 +174,15 @@ class PostgresDialect:
         link.rollback()
         schema.check(found, self._durability)
         schema.prepare(link, self._where.schema, migrate=migrate, create=create, read_only=read_only)
+        self._prepared = not read_only
 
     def apply(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def attempt(self, link: PostgresLink, writes: Sequence[Write]) -> None:
+    def attempt(self, link: PostgresLink, writes: Sequence[Write], *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
-        batch.attempt(link, self._statements, writes)
+        batch.attempt(link, self._statements, writes, hurry=hurry)
 
     def end_session(self, link: PostgresLink, session: str) -> None:
         """End the server's process for a connection that was lost, and wait until it is gone."""

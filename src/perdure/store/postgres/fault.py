@@ -7,8 +7,10 @@ import psycopg
 from perdure.errors import PerdureError, StoreCorrupt, StoreError, StoreUnavailable, UsageError
 from perdure.store.server.dialect import Fault, LinkLost
 
-_AGAIN = frozenset({"40001", "40P01", "55P03"})
-"""Serialization failure, deadlock, a lock that was not to be had in time."""
+_AGAIN = frozenset({"40001", "40P01"})
+"""Serialization failure, deadlock."""
+_BLOCKED = "55P03"
+"""A lock that was not to be had in time."""
 _ENVIRONMENT_CLASSES = frozenset(
     {"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "F0", "XX"}
 )
@@ -30,6 +32,8 @@ def fault(error: Exception) -> Fault:
     if not isinstance(error, psycopg.Error):
         return Fault.WRITE
     state = state_of(error)
+    if state == _BLOCKED:
+        return Fault.BLOCKED
     if state in _AGAIN:
         return Fault.AGAIN
     if state[:2] in _ENVIRONMENT_CLASSES or (not state and isinstance(error, psycopg.OperationalError)):

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from psycopg import pq
+from psycopg import capabilities, pq
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
@@ -34,8 +34,9 @@ _OK, _ROWS, _SYNC = pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecSt
 _FATAL, _SKIPPED = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED
 _UNSURE = frozenset({"08", "57", "58", "XX"})
 """Classes of errors after which a COMMIT may have happened all the same: the server was stopped, or failed, in it."""
-_STALE = frozenset({"0A000", "26000", "42P05"})
-"""What is prepared is not what it was: the schema has changed, or another session is answering."""
+_STALE = frozenset({"0A000", "25006", "26000", "42P05"})
+"""What is prepared is not what it was: the schema has changed, another session is answering, or the server has become a
+standby, and another one takes writes now."""
 _BINARY = 1
 
 
@@ -224,7 +225,7 @@ class PostgresLink:
         expected = 0
         try:
             expected = self._send(calls, preparing, prepare=prepare)
-            self._receive(results)
+            self._receive(results, committing=committing)
         except (psycopg.Error, OSError, TimeoutError) as error:
             self._ended(results, committing=committing, why=error)
         answers = []
@@ -266,18 +267,18 @@ class PostgresLink:
         pgconn.pipeline_sync()
         return place
 
-    def _receive(self, results: list[pq.abc.PGresult]) -> None:
+    def _receive(self, results: list[pq.abc.PGresult], *, committing: bool) -> None:
         """Wait for the answers to a pipeline."""
         pgconn = self._pgconn
         deadline = monotonic() + self.deadline_s
         while pgconn.flush():
             self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
-            self._wait(deadline)
+            self._wait(deadline, committing=committing)
             self._poll.modify(pgconn.socket, select.POLLIN)
             pgconn.consume_input()
         while True:
             while pgconn.is_busy():
-                self._wait(deadline)
+                self._wait(deadline, committing=committing)
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
@@ -291,11 +292,17 @@ class PostgresLink:
             else:
                 results.append(result)
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: float, *, committing: bool) -> None:
+        """Wait for the server, and end what takes too long.
+
+        A COMMIT is never cancelled: the server would stop waiting for the standby and show everybody what may still be
+        lost with it. With an older libpq nothing is cancelled: asking for it would have no deadline.
+        """
         left = deadline - monotonic()
         if left <= 0 or not self._poll.poll(left * 1000 + 1):
-            with suppress(Exception):
-                self._connection.cancel_safe(timeout=1.0)
+            if not committing and capabilities.has_cancel_safe():
+                with suppress(Exception):
+                    self._connection.cancel_safe(timeout=1.0)
             message = f"the server did not answer within {self.deadline_s:.1f} s"
             raise TimeoutError(message)
 

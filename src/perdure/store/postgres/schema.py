@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 
 from perdure.errors import UsageError
-from perdure.store.migrate import Applied, bootstrap, migrations, pending, upgrade
+from perdure.store.migrate import Applied, bootstrap, is_ready, migrations, upgrade
 from perdure.store.postgres.fault import fault
 from perdure.store.server.dialect import Fault
 
@@ -88,17 +88,10 @@ def prepare(link: PostgresLink, schema: str, *, migrate: bool, create: bool, rea
         SchemaTooNew: a newer release was here.
         UsageError: it is not ours, or not up to date and may not be changed.
     """
-    known = migrations("postgres")
     ours = PostgresSchema(link, schema)
-    applied = ours.applied()
-    if applied is not None and not pending(known, applied):
+    missing = f"there is no schema {schema!r} of perdure in this database"
+    if is_ready(ours, migrations("postgres"), migrate=migrate, create=create, read_only=read_only, missing=missing):
         return
-    if applied is None and (read_only or not create):
-        message = f"there is no schema {schema!r} of perdure in this database"
-        raise UsageError(message, hint="run `perdure migrate`")
-    allowed = migrate and not read_only
-    if not allowed:
-        upgrade(ours, known, allowed=False)
     link.deadline_s = _MIGRATION_S
     deadline = time.monotonic() + _MIGRATION_S
     while True:
@@ -106,7 +99,7 @@ def prepare(link: PostgresLink, schema: str, *, migrate: bool, create: bool, rea
             _upgrade(link, ours, schema)
         except psycopg.Error as error:
             link.rollback()
-            if fault(error) is not Fault.AGAIN or time.monotonic() > deadline:
+            if fault(error) not in (Fault.AGAIN, Fault.BLOCKED) or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)  # let those through who wait behind us
         else:

@@ -21,14 +21,20 @@ if TYPE_CHECKING:
 class ServerBook(Generic[L]):
     """See the module."""
 
-    def __init__(self, dialect: Dialect[L], link: L) -> None:
+    def __init__(self, dialect: Dialect[L], link: L, *, hurry: bool = False) -> None:
         self._dialect = dialect
         self._link = link
+        self._hurry = hurry
+        """Whether to wait for nobody: somebody was in the way of the batch for too long."""
 
     def standings(self, run_ids: Sequence[str]) -> Iterable[tuple[str, Standing]]:
         """Return the runs that there are, and lock their rows."""
-        rows = self._link.execute("standings", tuple(run_ids)).rows
+        rows = self._link.execute("standings_free" if self._hurry else "standings", tuple(run_ids)).rows
         return [(str(row[0]), Standing(str(row[1]), int(row[2]), int(row[3] or 0))) for row in rows]
+
+    def held(self, run_ids: Sequence[str]) -> Iterable[str]:
+        """Return the runs that there are although `standings` has not returned them."""
+        return [str(row[0]) for row in self._link.execute("there", tuple(run_ids)).rows] if self._hurry else []
 
     def row(self, run_id: str) -> RunRow | None:
         """Return a run."""
@@ -80,7 +86,11 @@ class ServerBook(Generic[L]):
                 if call[0] in self._dialect.sql:
                     self._link.execute(*call)
             return
-        self._dialect.attempt(self._link, writes)
+        self._dialect.attempt(self._link, writes, hurry=self._hurry)
+
+    def is_blocked(self, error: Exception, writes: Sequence[Write]) -> bool:
+        """Whether an error says that somebody else is in the way of one of these writes, of which nothing is left."""
+        return self._hurry and self._dialect.fault(error) is Fault.BLOCKED and not isinstance(writes[0], SetQueue)
 
     def is_environment(self, error: Exception) -> bool:
         """Whether an error says nothing about the write at hand."""

@@ -25,6 +25,8 @@ class Fault(Enum):
     """What was asked for: the same would be refused again."""
     AGAIN = "again"
     """A deadlock or the like: the same transaction may well succeed at once."""
+    BLOCKED = "blocked"
+    """Another transaction holds what is needed, and has not let it go in time."""
     ENVIRONMENT = "environment"
     """The server, the disk, the rights: nothing that was asked for is to blame."""
 
@@ -145,8 +147,13 @@ class Dialect(Protocol[L]):
         """
         ...
 
-    def attempt(self, link: L, writes: Sequence[Write]) -> None:
+    def attempt(self, link: L, writes: Sequence[Write], *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction, all of them or none; it goes on either way.
+
+        Args:
+            link: in a transaction.
+            writes: what to apply.
+            hurry: wait for no lock, or hardly.
 
         Raises:
             Doubt: they do not fit; nothing of them is left.

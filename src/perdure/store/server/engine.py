@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat
-from perdure.model.write import COMMITTED, Append
+from perdure.model.write import Append, Blocked
 from perdure.store.catalog.sql import SqlCatalog
 from perdure.store.server import claim, lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
 from perdure.store.server.catalog import ServerGround
 from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
+from perdure.store.server.commit import Committing, Promise
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
-from perdure.store.settle import Settlement, has_happened, is_text
+from perdure.store.settle import has_happened, is_text, run_of
 from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
@@ -45,14 +46,6 @@ _BLIND_S = 2.0
 R = TypeVar("R")
 
 
-class Promise:
-    """What will be answered if the transaction turns out to have been committed."""
-
-    def __init__(self, writes: Sequence[Write] = (), outcomes: Sequence[Outcome] = ()) -> None:
-        self.writes = writes
-        self.outcomes = outcomes
-
-
 class ServerStore(Generic[L]):
     """One database of a server. May be called from any thread."""
 
@@ -72,6 +65,8 @@ class ServerStore(Generic[L]):
         """Due runs that cannot be claimed."""
         self._settled: dict[str, int] = {}
         """Queue to the last change of its limits that all who claim know of."""
+        self._blocked: frozenset[str] = frozenset()
+        """Runs that somebody else was in the way of when a write of theirs was tried last."""
         self._next_sweep = 0
         self._changed_at = 0.0
         self._hints: Hints | None = None
@@ -96,6 +91,8 @@ class ServerStore(Generic[L]):
             with links.lend("work") as link:
                 self._dialect.prepare(link, migrate=options.migrate, create=options.create, read_only=options.read_only)
                 self._clock.hear(int(link.execute("clock").rows[0][0]))
+            if not options.read_only:
+                links.reserve("write")
         except BaseException:
             links.close()
             raise
@@ -163,7 +160,7 @@ class ServerStore(Generic[L]):
                 raise StoreUnavailable(message) from lost
             except Exception as error:
                 self._tails.clear()
-                if self._dialect.fault(error) is not Fault.AGAIN or turn >= _TURNS:
+                if self._dialect.fault(error) not in (Fault.AGAIN, Fault.BLOCKED) or turn >= _TURNS:
                     raise
                 time.sleep(random.random() * 0.005 * 2**turn)
 
@@ -203,30 +200,19 @@ class ServerStore(Generic[L]):
             self._opened()
             return []
 
-        def work(link: L, promise: Promise) -> list[Outcome]:
-            promise.writes = batch
-            outcomes: list[Outcome] = [COMMITTED] * len(batch)
-            promise.outcomes = outcomes
-            try:
-                self._dialect.apply(link, batch, self._tails)
-            except LinkLost:
-                raise
-            except Exception as error:
-                if self._dialect.fault(error) is not Fault.WRITE:
-                    raise
-            else:
-                return outcomes
-            self._tails.clear()
-            link.rollback()
-            link.begin()
-            promise.outcomes = settled = Settlement(ServerBook(self._dialect, link), batch).settle()
-            self._dialect.seal(link)
-            link.commit()
-            return settled
-
+        blocked = self._blocked
+        work = Committing(self._dialect, batch, self._tails)
+        work.hurry = bool(blocked) and any(run_of(write) in blocked for write in batch)
         outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
+        if work.hurry:
+            self._note_blocked(batch, outcomes)
         self._tell(batch)
         return outcomes
+
+    def _note_blocked(self, batch: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
+        """Remember what to try in a hurry the next time: who was in the way may still be."""
+        found = {outcome.run_id for outcome in outcomes if isinstance(outcome, Blocked)}
+        self._blocked = self._blocked.difference(map(run_of, batch)).union(found)
 
     def claim(self, request: ClaimRequest, decide: Decide, *, block: bool = True) -> Claims | None:
         """Claim due runs in one short transaction."""
@@ -266,7 +252,8 @@ class ServerStore(Generic[L]):
     # ---- workers ----
 
     def register(self, worker: WorkerRow) -> None:
-        """Insert the row of a worker that begins its life."""
+        """Insert the row of a worker that begins its life, which has a connection of its own to keep its lease."""
+        self._opened().reserve("lease")
         with self._opened().lend("work") as link:
             lease.register(link, worker)
 
@@ -343,6 +330,10 @@ class ServerStore(Generic[L]):
             return listing.stats(link, facts, self._clock.now())
 
         return self._read(look)
+
+    def sees(self, mark: int) -> bool:
+        """Whether somebody holds the lock with this number here."""
+        return self._read(lambda link: bool(link.execute("sees", mark).rows[0][0]))
 
     def change_count(self) -> int:
         """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""

@@ -1,7 +1,7 @@
 """Tells other processes that something has changed: a hint, in a tiny transaction of its own, never in that of a batch.
 
-Hints are gathered: the first goes out at once, the next ones at most every `PAUSE_S`. They may get lost; everybody
-polls too.
+Hints are gathered: the first goes out at once, the next ones at most every `PAUSE_S`. One that cannot be sent is tried
+again, because who trusts in hints looks by himself much later. They may get lost all the same; everybody polls too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("perdure.store")
 PAUSE_S = 0.05
+RETRY_S = 0.2
 
 
 class Hints:
@@ -50,4 +51,7 @@ class Hints:
                 self._send()
             except Exception as error:  # noqa: BLE001 - whatever it is, others find the change by polling
                 logger.debug("cannot send a hint: %s", error)
-            self._stopped.wait(PAUSE_S)
+                self._wanted.set()
+                self._stopped.wait(RETRY_S)
+            else:
+                self._stopped.wait(PAUSE_S)

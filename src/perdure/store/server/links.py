@@ -72,6 +72,16 @@ class Links(Generic[L]):
         finally:
             lock.release()
 
+    def reserve(self, *purposes: str) -> None:
+        """Make connections before they are needed: later there may be none left to be had.
+
+        Raises:
+            StoreUnavailable: there is none to be had now.
+        """
+        for purpose in purposes:
+            with self.lend(purpose):
+                pass
+
     def _clean(self, purpose: str, link: L) -> None:
         try:
             link.rollback()

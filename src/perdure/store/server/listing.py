@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
-from perdure.model.status import Status
 from perdure.store import history
+from perdure.store.listing import statement
 from perdure.store.slots import states
 
 if TYPE_CHECKING:
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter
-    from perdure.store.server.dialect import Link, Value
+    from perdure.store.server.dialect import Link
 
     Rows = Sequence[tuple[Any, ...]]
 
-_ALL = tuple(status.value for status in Status)
 _NO_LIMIT = 2**62
 
 
@@ -40,59 +39,9 @@ def load(link: Link, run_id: str, after: int, limit: int | None) -> list[Event]:
 
 
 def listing(link: Link, sql: dict[str, str], query: RunFilter) -> list[RunRow]:
-    """Return the runs that match, newest first.
-
-    By tag if there is one. Otherwise state by state, each from the end of its part of the index: then the cost is that
-    of the rows looked at, not of the table.
-    """
-    if query.limit < 1:
-        return []
-    where, values = _conditions(sql, query)
-    if query.tags:
-        statement, given = _by_tag(sql, query, where, values)
-    else:
-        statuses = [status for status in _ALL if not query.statuses or status in query.statuses]
-        if not statuses:
-            return []
-        part = f"select * from ({sql['by_status']} {where} {sql['newest']}) as s"  # noqa: S608 - named parts only
-        statement = " union all ".join([part] * len(statuses))
-        given = []
-        for status in statuses:
-            given += [status, *values, query.limit]
-    rows = link.query(f"{statement} {sql['newest']}", (*given, query.limit)).rows
-    return [RunRow._make(row) for row in rows]
-
-
-def _by_tag(sql: dict[str, str], query: RunFilter, where: str, values: Sequence[Value]) -> tuple[str, list[Value]]:
-    (key, value), *others = query.tags
-    parts = [sql["by_tag"], where]
-    given: list[Value] = [key, value, *values]
-    for pair in others:
-        parts.append(sql["and_tag"])
-        given += pair
-    if query.statuses:
-        parts.append(sql["and_status"])
-        given.append(query.statuses)
-    return " ".join(parts), given
-
-
-def _conditions(sql: dict[str, str], query: RunFilter) -> tuple[str, list[Value]]:
-    parts = []
-    values: list[Value] = []
-    for name, value in (
-        ("and_workflow", query.workflow),
-        ("and_version", query.version),
-        ("and_queue", query.queue),
-        ("and_since", query.since),
-        ("and_until", query.until),
-    ):
-        if value is not None:
-            parts.append(sql[name])
-            values.append(value)
-    if query.before is not None:
-        parts.append(sql["and_before"])
-        values += query.before
-    return " ".join(parts), values
+    """Return the runs that match, newest first."""
+    wanted = statement(sql, query, lambda texts: texts)
+    return [RunRow._make(row) for row in link.query(*wanted).rows] if wanted else []
 
 
 def stats(link: Link, facts: tuple[Fact, ...], now: int) -> StoreStats:

@@ -99,6 +99,14 @@ class SqliteBook:
             raise
         connection.execute("release part")
 
+    def held(self, run_ids: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
+        """Return nothing: there is one writer."""
+        return ()
+
+    def is_blocked(self, error: Exception, writes: Sequence[Write]) -> bool:  # noqa: ARG002
+        """Return False: there is one writer."""
+        return False
+
     def is_environment(self, error: Exception) -> bool:
         """Whether an error says nothing about the write at hand."""
         return isinstance(error, ENVIRONMENT)

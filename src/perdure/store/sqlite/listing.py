@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.model.filter import Fact, QueueStats, StoreStats
 from perdure.model.run import RunRow, WorkerRow
-from perdure.model.status import Status
 from perdure.store import history
+from perdure.store.listing import statement
 from perdure.store.slots import states
 from perdure.store.sqlite.batch import SQL, fetch
 from perdure.store.sqlite.queues import reading
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter
 
-_ALL = tuple(status.value for status in Status)
 _NO_LIMIT = -1
 
 
@@ -40,58 +39,9 @@ def load(connection: apsw.Connection, run_id: str, after: int, limit: int | None
 
 
 def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
-    """Return the runs that match, newest first.
-
-    By tag if there is one. Otherwise state by state, each from the end of its part of the index: then the cost is that
-    of the rows looked at, not of the table.
-    """
-    if query.limit < 1:
-        return []
-    where, values = _conditions(query)
-    if query.tags:
-        return _by_tag(connection, query, where, values)
-    statuses = [status for status in _ALL if not query.statuses or status in query.statuses]
-    if not statuses:
-        return []
-    part = f"select * from ({SQL['by_status']} {where} {SQL['newest']})"  # noqa: S608 - named parts only
-    statement = f"{' union all '.join([part] * len(statuses))} {SQL['newest']}"
-    given: list[str | int] = []
-    for status in statuses:
-        given += [status, *values, query.limit]
-    return [RunRow._make(row) for row in connection.execute(statement, (*given, query.limit)).fetchall()]
-
-
-def _by_tag(connection: apsw.Connection, query: RunFilter, where: str, values: list[str | int]) -> list[RunRow]:
-    (key, value), *others = query.tags
-    parts = [SQL["by_tag"], where]
-    given: list[str | int] = [key, value, *values]
-    for pair in others:
-        parts.append(SQL["and_tag"])
-        given += pair
-    if query.statuses:
-        parts.append(SQL["and_status"])
-        given.append(msgspec.json.encode(query.statuses).decode())
-    parts.append(SQL["newest"])
-    return [RunRow._make(row) for row in connection.execute(" ".join(parts), (*given, query.limit)).fetchall()]
-
-
-def _conditions(query: RunFilter) -> tuple[str, list[str | int]]:
-    parts = []
-    values: list[str | int] = []
-    for name, value in (
-        ("and_workflow", query.workflow),
-        ("and_version", query.version),
-        ("and_queue", query.queue),
-        ("and_since", query.since),
-        ("and_until", query.until),
-    ):
-        if value is not None:
-            parts.append(SQL[name])
-            values.append(value)
-    if query.before is not None:
-        parts.append(SQL["and_before"])
-        values += query.before
-    return " ".join(parts), values
+    """Return the runs that match, newest first."""
+    wanted = statement(SQL, query, lambda texts: msgspec.json.encode(texts).decode())
+    return [RunRow._make(row) for row in connection.execute(*wanted).fetchall()] if wanted else []
 
 
 def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:

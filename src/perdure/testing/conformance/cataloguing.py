@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -303,13 +304,11 @@ class GarbageContract(Contract):
         assert catalog.missing([sha("v1"), sha("left behind")]) == [sha("left behind")]
         assert catalog.count() == 1
 
-    def test_what_was_purged_is_not_restored_and_no_new_version_lacks_its_files(self, store: Store) -> None:
+    def test_what_was_purged_lends_no_files_to_a_new_version(self, store: Store) -> None:
         catalog = store.catalog
         (one,) = publish(catalog, "v1", "1.0.0")
         set_status(catalog, one.version_id, "closed")
         collect(catalog)
-        with pytest.raises(VersionPurged, match=r"order@1.0.0 was purged on 2026-02-25 by dan"):
-            set_status(catalog, one.version_id, "active")
         assert set(catalog.missing([sha("v1"), sha("")])) == {sha("v1"), sha("")}
         release, definitions = shop("v1", "refund")  # the same tree, whose release is still known
         with pytest.raises(BlobsMissing):
@@ -319,6 +318,37 @@ class GarbageContract(Contract):
         found = catalog.definition(other.version_id)
         assert found is not None
         assert found.release_id == 1
+
+    def test_what_was_purged_is_restored_once_somebody_has_it_again(self, store: Store) -> None:
+        catalog = store.catalog
+        (one,) = publish(catalog, "v1", "1.0.0")
+        set_status(catalog, one.version_id, "closed")
+        collect(catalog)
+        for status in ("active", "withdrawn", "closed"):
+            with pytest.raises(VersionPurged, match=r"order@1.0.0 was purged on 2026-02-25 by dan \("):
+                set_status(catalog, one.version_id, status)
+        _, definitions = shop("v1")
+        release, _ = project({"shop/__init__.py": "", "shop/flow.py": "v1", "shop/other.py": "not reached"})
+        register = partial(
+            catalog.register, release, definitions, deciding("1.0.0"), at=AT, actor="ana", reason="back again"
+        )
+        with pytest.raises(BlobsMissing):
+            register()
+        store_files(catalog, "v1", "not reached")
+        before = catalog.count(), catalog.log("order")
+        for _ in range(2):
+            (again,) = register()
+            assert (again.version_id, again.decision.action) == (one.version_id, "seen")
+        assert (catalog.count(), catalog.log("order")) == before
+        found = catalog.definition(one.version_id)
+        assert found is not None
+        assert (found.release_id, found.status, found.definition) == (2, "purged", definitions[0])
+        with pytest.raises(VersionPurged):
+            set_status(catalog, one.version_id, "withdrawn")
+        assert set_status(catalog, one.version_id, "active")
+        assert newest(catalog.shelf("order")) == "1.0.0"
+        assert collect(catalog).blobs == 0
+        assert actions(catalog) == ["published", "closed", "purged", "restored"]
 
 
 class CataloguingContract(BlobContract, RegisteringContract, StandingContract, GarbageContract):

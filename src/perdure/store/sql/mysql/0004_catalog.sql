@@ -105,6 +105,7 @@ insert ignore into refusal values
 ('the record of changes is append-only'),
 ('routes are append-only');
 
+-- The files of a purged version are gone, so it may get them from another release that has its content.
 drop trigger if exists definition_version_no_update;
 
 create trigger definition_version_no_update before update on definition_version for each row
@@ -113,8 +114,8 @@ where reason = 'a version keeps its content'
     and not (old.id <=> new.id and old.workflow <=> new.workflow and old.sha256 <=> new.sha256
         and old.scheme <=> new.scheme and old.entry <=> new.entry and old.bootstrap <=> new.bootstrap
         and old.parts <=> new.parts and old.config <=> new.config and old.deps <=> new.deps
-        and old.dependencies <=> new.dependencies and old.release_id <=> new.release_id
-        and old.created_at <=> new.created_at);
+        and old.dependencies <=> new.dependencies and old.created_at <=> new.created_at
+        and (old.release_id <=> new.release_id or old.status = 'purged'));
 
 drop trigger if exists definition_version_no_delete;
 

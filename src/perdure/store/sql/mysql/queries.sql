@@ -14,8 +14,14 @@ commit
 -- rollback: undo a transaction
 rollback
 
--- long: between transactions a connection may rest for a day
-set wait_timeout = 86400
+-- long: between transactions a connection may rest for a day; and see `patient`
+set wait_timeout = 86400, innodb_lock_wait_timeout = 1
+
+-- hurry: wait for no lock; on MySQL, which knows no less, for a second
+set innodb_lock_wait_timeout = 0
+
+-- patient: wait a second for a lock
+set innodb_lock_wait_timeout = 1
 
 -- clock: the time of the server
 select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
@@ -138,6 +144,18 @@ from run as r
 where r.id in (?)
 order by r.id
 for update
+
+-- standings_free: the same, of those of these runs that nobody else holds; not in a `hurry`, with which MariaDB fails
+select
+    r.id, r.status, r.epoch,
+    (select e.seq from event as e where e.run_id = r.id order by e.seq desc limit 1 lock in share mode)
+from run as r force index (run_id_uq)
+where r.id in (?)
+order by r.id
+for update skip locked
+
+-- there: those of these runs that there are
+select id from run where id in (?)
 
 -- commit_at: who wrote a place of a log
 select commit_id from event where run_id = ? and seq = ?
@@ -612,3 +630,12 @@ order by name
 
 -- patience: how many seconds a change of a table may wait for those who use it: everybody waits behind it
 set session lock_wait_timeout = ?
+
+-- sees: whether somebody holds a lock of this server
+select is_used_lock(concat('perdure_', ?)) is not null
+
+-- seal: a row that is gone again before the commit, so that the commit is one that a replica has to confirm
+insert into refusal (reason) values (?)
+
+-- unseal: take the row of `seal` away
+delete from refusal where reason = ?

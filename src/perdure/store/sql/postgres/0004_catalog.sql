@@ -106,8 +106,12 @@ begin
 end $$;
 
 create trigger definition_version_no_update before update of
-    id, workflow, sha256, scheme, entry, bootstrap, parts, config, deps, dependencies, release_id, created_at
+    id, workflow, sha256, scheme, entry, bootstrap, parts, config, deps, dependencies, created_at
 on perdure.definition_version for each row execute function perdure.keep_versions('a version keeps its content');
+
+-- The files of a purged version are gone, so it may get them from another release that has its content.
+create trigger definition_version_keep_release before update of release_id on perdure.definition_version for each row
+when (old.status <> 'purged') execute function perdure.keep_versions('a version keeps its content');
 
 create trigger definition_version_no_delete before delete on perdure.definition_version
 for each row execute function perdure.keep_versions('a version keeps its content');

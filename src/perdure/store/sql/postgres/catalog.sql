@@ -71,6 +71,15 @@ insert into perdure.route (workflow, channel, revision, arms, salt, actor, reaso
 -- change_status: a version's status, and the row of the record that tells of it
 update perdure.definition_version set status = ?, status_n = ? where id = ?
 
+-- refill_version: a purged version gets its files from a release that has its content
+update perdure.definition_version set release_id = ? where id = ? and status = 'purged'
+
+-- manifest_of_version: the files of the release of a version
+select r.manifest
+from perdure.definition_version as v
+inner join perdure.release_tree as r on v.release_id = r.id
+where v.id = ?
+
 -- read_definition: a version, and what its release stands on
 select
     v.id, v.workflow, v.sha256, v.scheme, v.entry, v.bootstrap, v.parts, v.config, v.deps, v.dependencies,

@@ -166,6 +166,21 @@ where r.id = any(?::text [])
 order by r.id
 for update of r
 
+-- standings_free: the same, of those of these runs that nobody else holds
+select
+    r.id, r.status, r.epoch,
+    (select e.seq from perdure.event as e where e.run_id = r.id order by e.seq desc limit 1)
+from perdure.run as r
+where r.id = any(?::text [])
+order by r.id
+for update of r skip locked
+
+-- there: those of these runs that there are
+select id from perdure.run where id = any(?::text [])
+
+-- hurry: wait for a lock hardly at all, until the transaction or its part ends
+select set_config('lock_timeout', '10', true)
+
 -- commit_at: who wrote a place of a log
 select commit_id from perdure.event where run_id = ? and seq = ?
 
@@ -654,6 +669,9 @@ select
 
 -- end_session: end the process that served a connection, and wait for that; a new one may have its number by now
 select pg_terminate_backend(pid, 5000) from pg_catalog.pg_stat_activity where pid = ? and backend_start::text = ?
+
+-- sees: whether somebody holds a lock of this database
+select not pg_try_advisory_xact_lock(?)
 
 -- unlimited: let this transaction take its time, but wait for no lock for long: everybody would wait behind it
 select

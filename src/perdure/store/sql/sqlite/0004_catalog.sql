@@ -101,8 +101,15 @@ create table route (
 ) strict;
 
 create trigger definition_version_no_update before update of
-    id, workflow, sha256, scheme, entry, bootstrap, parts, config, deps, dependencies, release_id, created_at
+    id, workflow, sha256, scheme, entry, bootstrap, parts, config, deps, dependencies, created_at
 on definition_version
+begin
+    select raise(abort, 'a version keeps its content');
+end;
+
+-- The files of a purged version are gone, so it may get them from another release that has its content.
+create trigger definition_version_keep_release before update of release_id on definition_version
+when old.status <> 'purged'
 begin
     select raise(abort, 'a version keeps its content');
 end;

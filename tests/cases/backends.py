@@ -1,0 +1,15 @@
+"""The backends a case is played on. A case without either of these is played on SQLite.
+
+A case that is not about servers is played on them in the long campaigns.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LONGER = pytest.mark.timeout(60)  # the first case on a server has to start it
+SERVERS = [pytest.param(kind, marks=LONGER) for kind in ("postgres", "mariadb")]
+NIGHTLY = [pytest.param(kind, marks=[LONGER, pytest.mark.nightly]) for kind in ("postgres", "mariadb")]
+everywhere = pytest.mark.parametrize("world", ["sqlite", *NIGHTLY], indirect=True)
+on_servers = pytest.mark.parametrize("world", SERVERS, indirect=True)
+on_postgres = pytest.mark.parametrize("world", SERVERS[:1], indirect=True)

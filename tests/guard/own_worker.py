@@ -1,0 +1,83 @@
+"""A worker whose transactional steps are in the engine's own database, and which stops at a chosen boundary.
+
+Arguments: the engine's URL, the place of its database, the boundary, and the signal that it sends itself there. It says
+"there" before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import psycopg
+import pymysql
+
+import perdure
+
+PLACE: dict[str, Any] = {}
+STOP = ["", ""]
+"""Where, and how."""
+
+
+def boundary(name: str) -> None:
+    where, how = STOP
+    if where != name:
+        return
+    STOP[0] = ""
+    print("there", flush=True)
+    os.kill(os.getpid(), signal.Signals[how])
+
+
+class Postgres(psycopg.Connection[Any]):
+    def commit(self) -> None:
+        boundary("after the insert")
+        super().commit()
+        boundary("after the commit")
+
+
+class Mysql(pymysql.connections.Connection):
+    def commit(self) -> None:
+        boundary("after the insert")
+        super().commit()
+        boundary("after the commit")
+
+
+def connect() -> Any:
+    server = {name: PLACE[name] for name in ("host", "port", "user")}
+    if PLACE["dialect"] == "postgresql":
+        return Postgres.connect(dbname=PLACE["database"], **server)
+    return Mysql(database=PLACE["database"], **server)
+
+
+app: perdure.Database[Any] = perdure.Database(connect)
+
+
+@perdure.step(mode="transaction", database=app)
+def take(what: str) -> int:
+    cursor = app.connection.cursor()
+    cursor.execute("insert into ledger values (%s)", (what,))
+    cursor.execute("select count(*) from ledger")
+    (number,) = cursor.fetchone()
+    boundary("before the insert")
+    return int(number)
+
+
+@perdure.workflow
+async def flow(what: str) -> int:
+    return await take.aio(what)
+
+
+async def main() -> None:
+    async with perdure.Engine(sys.argv[1], [flow], lease="1s", poll="50ms"):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    PLACE |= json.loads(sys.argv[2])
+    STOP[:] = sys.argv[3:5]
+    asyncio.run(main())
