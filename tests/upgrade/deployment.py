@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,12 +14,19 @@ from typing import Any
 
 import perdure
 from perdure.store.base import StoreOptions, open_store
+from perdure.verify.database import verify
 from perdure.version import publication
 from tests.process import Child, Spawner
 from tests.version.projects import survey, write
 
 SRC = str(Path(perdure.__file__).parents[1])
 PATIENCE_S = 20.0
+OLD = """
+a = await charge(item)
+await perdure.sleep(pause)
+b = await ship(item)
+return [a, b]
+"""
 STEPS = """
 import asyncio
 import os
@@ -165,15 +173,19 @@ async def in_state(engine: perdure.Engine, run_id: str, *states: str) -> None:
     await until(look, f"{run_id} is never {states}")
 
 
-async def asleep(engine: perdure.Engine, run_id: str) -> None:
-    """Wait until a run has recorded all of its steps before the long pause, and stop there."""
-
-    async def look() -> bool:
-        info = await engine.get(run_id).info()
-        return info.status == "waiting" or (info.status == "running" and await _steps(engine, run_id) >= 2)
-
-    await until(look)
+def sound(shop: Application) -> None:
+    """Check that everything in the database is as it should be."""
+    assert [str(finding) for finding in verify(shop.url).findings] == []
 
 
-async def _steps(engine: perdure.Engine, run_id: str) -> int:
-    return sum(event.type == "step_completed" for event in await engine.get(run_id).history())
+async def begun(shop: Application, engine: perdure.Engine, *ids: str, item: str = "tea", pause: float = 3600.0) -> None:
+    """Let runs begin on 1.3.0 and come to their pause; their worker is gone then."""
+    worker = shop.worker(shop.tmp / "1.3.0")
+    before = len(shop.lines())
+    for run_id in ids:
+        await engine.start("order", item, pause, id=run_id, version="1.3.0")
+    await until(lambda: len(shop.lines()) >= before + len(ids))
+    worker.send(signal.SIGTERM)
+    worker.finish()
+    for run_id in ids:
+        await in_state(engine, run_id, "waiting", "pending")

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure.model.status import EventType
-from perdure.verify.database import verify
-from tests.process import Spawner
-from tests.upgrade.deployment import STEPS, Application, in_state, until
+from tests.upgrade.deployment import STEPS, Application, in_state, sound, until
 
 BODY = "a = await charge(item)\nb = await pack(item)\nc = await ship(item)\nreturn [a, b, c]"
-
-
-@pytest.fixture
-def shop(tmp_path: Path, tmp_db: str, spawn: Spawner) -> Application:
-    return Application(tmp_path, tmp_db, spawn)
-
-
-def sound(shop: Application) -> None:
-    assert [str(finding) for finding in verify(shop.url).findings] == []
 
 
 async def test_a_run_is_started_again_from_a_step_under_an_id_of_its_own(shop: Application) -> None:

@@ -6,6 +6,8 @@ import dataclasses
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from perdure.api.reading import row_and_log
 from perdure.codec.base import open_chain
 from perdure.errors import InvalidValue, UnknownVersion, UsageError
@@ -24,12 +26,9 @@ if TYPE_CHECKING:
     from perdure.replay.history import History
     from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
-    from perdure.runtime.hosts.job import Job
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.registry import WorkflowRegistry
-    from perdure.store.catalog.base import HostedRelease
 
-    MakeJob = Callable[[HostedRelease, int], Job | None]
-    """(a release, a version of it) -> what a process is told that is to load it; None where no other process can."""
 
 MOST_PROCESSES: Final = 16
 _MOST_VERSIONS: Final = 4
@@ -59,16 +58,17 @@ class Checker:
         workflows: the code.
         codec: how values are stored.
         options: options of the codec that encodes them.
-        job: makes the job of a process that loads a stored version.
+        plan: returns how a process is told to load a stored version; None where no other process sees the database.
     """
 
     def __init__(
-        self, workflows: WorkflowRegistry, codec: Chain, options: Mapping[str, Any], job: MakeJob
+        self, workflows: WorkflowRegistry, codec: Chain, options: Mapping[str, Any],
+        plan: Callable[[], Plan | None],
     ) -> None:  # fmt: skip
         self._workflows = workflows
         self._codec = codec
         self._options = dict(options)
-        self._job = job
+        self._plan = plan
         self._thread = StoreThread("perdure-check")
         self._pools: dict[int, tuple[frozenset[str], Pool]] = {}
         self._stored: dict[tuple[int, int], Pool] = {}
@@ -150,10 +150,13 @@ class Checker:
         catalog = connection.store.catalog
         definition = await connection.read(catalog.definition, target.version_id)
         hosted = None if definition is None else await connection.read(catalog.hosted, definition.release_id)
-        job = None if hosted is None else self._job(hosted, target.version_id)
-        if job is None:
+        plan = self._plan()
+        if hosted is None or plan is None:
             message = f"{target.workflow}@{target.label} cannot be loaded: no other process can read this database"
             raise UsageError(message)
+        job = plan.job(hosted, "", target.version_id, "")
+        entries = [entry for entry in job.entries if entry.version_id == target.version_id]
+        job = replace(job, entries=entries, settings={})
         return Pool(job, codec=self._codec.codec.name, options=self._options, processes=processes)
 
     # -- code that is here ---------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from msgspec.structs import replace
-
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
     from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
-    from perdure.runtime.hosts.job import Job
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
-    from perdure.store.catalog.base import HostedRelease
 
 R = TypeVar("R")
 _LOOK_S = 0.1
@@ -108,7 +104,7 @@ class Engine(Operations):
         self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
-        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._job)
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._loading)
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -166,13 +162,9 @@ class Engine(Operations):
         settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
         return plan_of(self.url, settings, self._version_options, carried)
 
-    def _job(self, hosted: HostedRelease, version_id: int) -> Job | None:
-        """Return what a process is told that is to load one stored version and to run nothing."""
-        carried = self._worker.host.carried if self._worker is not None else NOTHING
-        if not self._store.capabilities.shared:
-            return None
-        job = plan_of(self.url, {}, self._version_options, carried).job(hosted, "", version_id, "")
-        return replace(job, entries=[entry for entry in job.entries if entry.version_id == version_id])
+    def _loading(self) -> Plan | None:
+        """Return how processes are told to load a stored version; None where no other process sees the database."""
+        return self._plan(NOTHING if self._worker is None else self._worker.host.carried)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""

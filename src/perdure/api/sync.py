@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from perdure.api.engine import Engine
 from perdure.api.joining import record, run_id
-from perdure.api.sync_upgrades import SyncUpgrades
+from perdure.api.sync_upgrades import SyncUpgrading
 from perdure.errors import UsageError
 from perdure.model.write import Outdated
 
@@ -111,7 +111,7 @@ class SyncQueueHandle:
         self._engine.wait(self._queue.resume(actor=actor, reason=reason))
 
 
-class SyncEngine:
+class SyncEngine(SyncUpgrading):
     """`Engine` for code without an event loop: scripts, Flask, Django. Takes the same arguments.
 
     Use it as a context manager. Its methods may be called from any thread.
@@ -267,19 +267,6 @@ class SyncEngine:
     def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
         """Replay what is recorded of a run with other code; see `Engine.check`."""
         return self.wait(self.engine.check(run_id, to=to, processes=processes))
-
-    def fork(
-        self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
-        actor: str | None = None, reason: str | None = None,
-    ) -> SyncRun[Any]:  # fmt: skip
-        """Start a new run that begins with what another one has recorded; see `Engine.fork`."""
-        forked = self.engine.fork(run_id, id=id, from_step=from_step, to=to, actor=actor, reason=reason)
-        return SyncRun(self, self.wait(forked))
-
-    @property
-    def upgrades(self) -> SyncUpgrades:
-        """What binds runs to other versions; see `Engine.upgrades`."""
-        return SyncUpgrades(self, self.engine.upgrades)
 
     def start_many(self, starts: Iterable[Start]) -> Sequence[SyncRun[Any]]:
         """Start many runs; see `Engine.start_many`."""

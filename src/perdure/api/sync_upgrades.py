@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
-    from perdure.api.sync import SyncEngine
+    from perdure.api.engine import Engine
+    from perdure.api.sync import SyncRun
     from perdure.api.upgrades import UpgradePlan, UpgradeResult, Upgrades
     from perdure.model.duration import Duration
+
+
+T = TypeVar("T")
 
 
 class SyncUpgrades:
     """See `Upgrades`. Made by `SyncEngine.upgrades`."""
 
-    def __init__(self, engine: SyncEngine, upgrades: Upgrades) -> None:
+    def __init__(self, engine: SyncUpgrading, upgrades: Upgrades) -> None:
         self._engine = engine
         self._upgrades = upgrades
 
@@ -49,3 +53,30 @@ class SyncUpgrades:
     def revert(self, run_id: str, *, reason: str, actor: str | None = None, wait: Duration = "10s") -> UpgradeResult:
         """Bind a run to the version it came from; see `Upgrades.revert`."""
         return self._engine.wait(self._upgrades.revert(run_id, reason=reason, actor=actor, wait=wait))
+
+
+class SyncUpgrading:
+    """Part of `perdure.SyncEngine`."""
+
+    engine: Engine
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Do what is async, and wait for it. Internal."""
+        raise NotImplementedError
+
+    def get(self, run_id: str) -> SyncRun[Any]:
+        """Return a handle on a run by its id, without looking whether it exists."""
+        raise NotImplementedError
+
+    def fork(
+        self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
+        actor: str | None = None, reason: str | None = None,
+    ) -> SyncRun[Any]:  # fmt: skip
+        """Start a new run that begins with what another one has recorded; see `Engine.fork`."""
+        forked = self.engine.fork(run_id, id=id, from_step=from_step, to=to, actor=actor, reason=reason)
+        return self.get(self.wait(forked).id)
+
+    @property
+    def upgrades(self) -> SyncUpgrades:
+        """What binds runs to other versions; see `Engine.upgrades`."""
+        return SyncUpgrades(self, self.engine.upgrades)

@@ -7,7 +7,6 @@ so that a test can open the same store again, but not the process.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
@@ -35,11 +34,12 @@ from perdure.model.write import (
 )
 from perdure.store.base import Capabilities
 from perdure.store.catalog.memory import MemoryCatalog
+from perdure.store.clock import system_clock
 from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
 from perdure.store.settle import run_of
-from perdure.store.upgrade import upgrade_row
+from perdure.store.upgrade import refusal, upgrade_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,12 +65,6 @@ def open_store(url: str, options: StoreOptions) -> Store:
         message = f"{url} gives no durability 'quorum'"
         raise UsageError(message, hint="use a database server with replicas")
     return Instrumented(MemoryStore())
-
-
-def system_clock() -> Callable[[], int]:
-    """Return a clock that starts at the wall clock and is not moved by it afterwards."""
-    base = time.time_ns() - time.monotonic_ns()
-    return lambda: (base + time.monotonic_ns()) // 1000
 
 
 class MemoryStore:
@@ -210,21 +204,17 @@ class MemoryStore:
 
     def _upgrade(self, write: Upgrade, doubtful: set[str]) -> Outcome:
         append = write.append
-        row, change = self._runs.get(append.run_id), append.change
-        log = self._events.get(append.run_id, [])
-        if row is None or change is None or append.events[0].seq <= len(log):
+        row, log = self._runs.get(append.run_id), self._events.get(append.run_id, [])
+        if row is None or append.change is None or append.events[0].seq <= len(log):
             return self._append(append, doubtful)
-        if row.version_id != write.from_version:
-            return Conflict(len(log))
-        if write.version_count not in (None, self.catalog.count()):
-            return Outdated(self.catalog.count())
-        record = upgrade_row(write, change)
-        check_values(record)
+        if (refused := refusal(write, row, len(log), self.catalog.count)) is not None:
+            return refused
+        check_values(record := upgrade_row(write, append.change))
         outcome = self._append(append, doubtful)
         if outcome is COMMITTED:
-            row = self._runs[row.id]._replace(version_id=write.to_version, workflow_version=write.label)
-            self._runs[row.id] = row
-            self._lines.woken(row)
+            after = self._runs[row.id]
+            self._runs[row.id] = after._replace(version_id=write.to_version, workflow_version=write.label)
+            self._lines.woken(self._runs[row.id])
             self._catalog.upgraded(record)
         return outcome
 

@@ -29,6 +29,7 @@ from perdure.model.write import (
     SetQueue,
     Upgrade,
 )
+from perdure.store.upgrade import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -282,10 +283,7 @@ class Settlement:
         if outcome is not None or before is None:
             return outcome
         row = self._book.row(run_id)
-        if row is None or row.version_id != write.from_version:
-            outcome = Conflict(before.tail)
-        else:
-            outcome = self._version_refuses(write)
+        outcome = Conflict(None) if row is None else refusal(write, row, before.tail, self._book.version_count)
         if outcome is not None:
             self._runs[run_id] = before
         return outcome
@@ -321,7 +319,7 @@ class Settlement:
         holder = None if key is None else self._book.key_holder(row.queue, key)
         return None if holder is None else Existing(holder)
 
-    def _version_refuses(self, write: Create | Upgrade) -> Outcome | None:
+    def _version_refuses(self, write: Create) -> Outcome | None:
         if write.version_count is None:
             return None
         count = self._book.version_count()

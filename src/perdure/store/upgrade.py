@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.model.write import Conflict, Outdated
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.model.run import RunRow
     from perdure.model.write import Change, Upgrade
 
 
@@ -28,6 +33,21 @@ def upgrade_row(write: Upgrade, change: Change) -> UpgradeRow:
         write.append.run_id, change.epoch, write.from_version, write.to_version, write.plan_id, int(write.forced),
         write.actor, write.reason, change.at,
     )  # fmt: skip
+
+
+def refusal(write: Upgrade, row: RunRow, tail: int, count: Callable[[], int]) -> Conflict | Outdated | None:
+    """Return why a run is not to be bound so; None if it is.
+
+    Args:
+        write: what is asked for.
+        row: the run.
+        tail: where its log ends.
+        count: returns the count of changes of versions.
+    """
+    if row.version_id != write.from_version:
+        return Conflict(tail)
+    now = None if write.version_count is None else count()
+    return None if now == write.version_count or now is None else Outdated(now)
 
 
 def rebinding(write: Upgrade) -> list[tuple[Any, ...]]:
