@@ -117,13 +117,14 @@ class Author:
         inbox_seen: int = 0,
         consumed: tuple[int, ...] = (),
         detail: str | None = None,
+        facts: bytes | None = None,
     ) -> Append:
         """Return an append that changes the state as the table of transitions says."""
         before, epoch = self.status, self.epoch
         self.status = next_status(before, kind)
         if kind in (EventType.RUN_CLAIMED, EventType.RUN_UPGRADED):
             self.epoch += 1
-        events = self._seal(Draft(kind.value, self.at, state=f"{before}>{self.status}"))
+        events = self._seal(Draft(kind.value, self.at, state=f"{before}>{self.status}", detail=facts))
         change = Change(str(before), epoch, self.status.value, self.epoch, owner, wake_at, inbox_seen, detail, self.at)
         return Append(self.run_id, events, change, consumed)
 
@@ -136,7 +137,8 @@ class Author:
         version_count: int | None = None,
     ) -> Upgrade:  # fmt: skip
         """Return an operator's upgrade of the run, due now unless ``wake_at`` says when."""
-        append = self.move(EventType.RUN_UPGRADED, wake_at=self.at if wake_at is None else wake_at)
+        facts = json.dumps({"from_version": from_version, "to_version": to_version}).encode()
+        append = self.move(EventType.RUN_UPGRADED, wake_at=self.at if wake_at is None else wake_at, facts=facts)
         label = f"{to_version}.0.0"
         return Upgrade(
             append, from_version, to_version, label, plan_id, forced=False, actor="ada", reason="double charge",
