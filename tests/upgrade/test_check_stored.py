@@ -12,7 +12,9 @@ import pytest
 
 import perdure
 from perdure.cli import main
+from perdure.replay.verdict import VerdictKind as Kind
 from tests.process import Spawner
+from tests.replay.test_pool import processor_time
 from tests.upgrade.deployment import STEPS, Application, in_state
 
 BASE = """
@@ -110,3 +112,27 @@ def test_the_command_checks_by_id_and_by_workflow(shop: Application, capsys: pyt
     assert (told["run_id"], told["kind"], told["at"]) == ("o-1", "DIVERGES", "0")
     assert main.run(["check", "o-1", "--db", shop.url]) == 2
     assert main.run(["check", "o-1", "--from", "1.3.0", "--to", appended, "--db", shop.url]) == 2
+
+
+@pytest.mark.serial
+@pytest.mark.timeout(60)
+async def test_a_thousand_histories_take_less_than_five_seconds_of_processor_time(
+    tmp_path: Path, tmp_db: str, spawn: Spawner
+) -> None:
+    shop = Application(tmp_path, tmp_db, spawn)
+    worker = shop.worker(shop.version("1.3.0", "return [await pack(str(n)) for n in range(20)]"))
+    shop.version("1.4.0", "return [await pack(f'{n}') for n in range(20)]")
+    async with shop.client() as engine:
+        run = await engine.start("order", "tea", id="o-1", version="1.3.0")
+        await run.result()
+        worker.send(signal.SIGTERM)
+        worker.finish()
+        history = await run.recording()
+        before = processor_time()
+        target = await engine.checker.target(engine.connection, "order", "1.4.0")
+        for _ in range(1000):
+            told = await engine.checker.check_stored(engine.connection, history, target)
+            assert told.kind is Kind.SAFE, str(told)
+    taken = processor_time() - before  # the processes have ended with the engine
+    print(f"{taken:.2f} s")
+    assert taken < 5.0
