@@ -6,11 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from perdure.version import closure, survey
 from tests.process import Spawner, Unprivileged
 
 pytest_plugins = ["tests.servers.fixtures"]
@@ -25,6 +27,11 @@ settings.register_profile(
     "nightly", deadline=None, print_blob=True, max_examples=5000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+
+# Thousands of tests register these very tests as the code of their workflows, each in a database of its own.
+for _module, _name in ((survey, "make_blob"), (closure, "scan")):
+    setattr(_module, _name, lru_cache(maxsize=4096)(getattr(_module, _name)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -73,6 +73,12 @@ class Child:
             if not self._read(deadline):
                 raise AssertionError(self._story(f"never printed {text!r}"))
 
+    def listen(self, seconds: float) -> None:
+        """Read what the process prints for a time. One that nobody reads from waits, once the pipe is full."""
+        deadline = time.monotonic() + seconds
+        while self._read(deadline):
+            pass
+
     def finish(self, within: float = PATIENCE_S) -> Finished:
         """Wait for the end of the process."""
         deadline = time.monotonic() + within

@@ -71,7 +71,7 @@ async def other_way() -> str:
 
 
 def named(function: Any, name: str = "flow") -> perdure.Workflow[Any, Any]:
-    return workflow(name=name)(function)
+    return workflow(name=name, unversioned=True)(function)
 
 
 async def until_waiting(world: World, run_id: str) -> None:

@@ -55,6 +55,10 @@ def test_every_order_happens_once_although_workers_are_killed(spawn: Spawner, tm
     assert (document["new"], document["duplicates"], document["conflicts"]) == (80, 80, 80 // ALTERED_EVERY)
     assert document["audit"]["reattempts"] >= document["audit"]["refused"] > 0
     assert document["runs"] == {"completed": 80}
+    assert sum(document["begun"].values()) == 80
+    assert document["begun"].keys() == {"1.0.0", "1.1.0"}
+    assert document["under_way"] > 0
+    assert document["strayed"] == 0
     orders = {order.order_id: order.cents for order in load(80)}
     with closing(sqlite3.connect(kept / "ledger.db")) as ledger:
         for service in SERVICES:
@@ -108,12 +112,12 @@ def book(path: Path, *changes: tuple[str, str, str, int]) -> Audit:
     ledger = Ledger(path)
     for order_id, cents in DEMANDS:
         for service in SERVICES:
-            ledger.perform(service, f"{order_id}/{service}", order_id, cents, "done")
+            ledger.perform(service, f"{order_id}/{service}", order_id, cents, "done", "1.0.0")
     ledger.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         for service, key, order_id, cents in changes:
             if cents:
-                connection.execute("insert into effect values (?, ?, ?, ?)", (service, key, order_id, cents))
+                connection.execute("insert into effect values (?, ?, ?, ?, '1.0.0')", (service, key, order_id, cents))
             else:
                 connection.execute("delete from effect where service = ? and order_id = ?", (service, order_id))
     return audit(path, DEMANDS)
@@ -146,14 +150,25 @@ def test_a_ledger_with_a_fault_does_not_balance(tmp_path: Path, change: tuple[st
 
 def outcome(found: Audit) -> Outcome:
     return Outcome(
-        audit=found, runs={"completed": 2}, new=2, duplicates=2, conflicts=1, kills=3, cut=4, seconds=1.0
+        audit=found, runs={"completed": 2}, new=2, duplicates=2, conflicts=1, kills=3, cut=4, under_way=1,
+        begun={"1.0.0": 1, "1.1.0": 1}, strayed=0, seconds=1.0,
     )  # fmt: skip
 
 
 def test_a_show_without_a_kill_proves_nothing(tmp_path: Path) -> None:
     whole = outcome(book(tmp_path / "ledger.db"))
     assert whole.balanced
-    assert not Outcome(**{field: getattr(whole, field) for field in whole.__slots__} | {"kills": 0}).balanced
+    for field, value in (("kills", 0), ("strayed", 1), ("under_way", 0), ("begun", {"1.0.0": 2})):
+        given = {name: getattr(whole, name) for name in whole.__slots__}
+        assert not Outcome(**given | {field: value}).balanced
+
+
+def test_what_another_release_did_is_seen(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.perform("reserve", "a/0", "a", 100, "done", "1.0.0")
+    ledger.perform("charge", "a/1", "a", 100, "done", "1.1.0")
+    ledger.close()
+    assert audit(tmp_path / "ledger.db", DEMANDS).releases == {"a": ("1.0.0", "1.1.0")}
 
 
 # ----------------------------------------------------------------------------------------------------- the services
@@ -169,7 +184,7 @@ async def ask(path: Path, request: dict[str, object]) -> dict[str, str] | None:
 
 async def test_a_key_that_comes_again_has_no_second_effect(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
-    request = {"service": "charge", "key": "k", "order_id": "a", "cents": 5, "pid": 1}
+    request = {"service": "charge", "key": "k", "order_id": "a", "cents": 5, "pid": 1, "release": "1.0.0"}
     async with await asyncio.start_unix_server(Service(ledger, 1).serve, tmp_path / "s"):
         answers = [await ask(tmp_path / "s", request) for _ in range(PATIENCE + 1)]
     assert answers[-1] == {"receipt": "charge-a"}

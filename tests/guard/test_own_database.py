@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 import perdure
@@ -254,71 +256,99 @@ async def test_what_waits_behind_a_commit_that_fails_goes_on(database: fixtures.
     database.execute(REFUSING.format(times=2, code=code))
 
     @perdure.workflow(name="behind")
-    async def behind() -> list[Any]:
-        async def many() -> int:
-            for number in range(25):
-                await small(number)
-            return 25
+    async def behind() -> tuple[str, list[int]]:
+        first = asyncio.create_task(taken("teapot"))
 
-        first, *others = await asyncio.gather(taken("teapot"), *(many() for _ in range(3)), return_exceptions=True)
-        return [first if isinstance(first, str) else None, *others]
+        async def many() -> int:
+            number = 0
+            while not first.done():
+                number = await small(number + 1)
+            return number
+
+        counts = await asyncio.gather(*(many() for _ in range(3)))
+        return "failed" if first.exception() else "completed", counts
 
     async with perdure.Engine(database.url, [behind]) as engine:
-        first, *others = await engine.run(behind, id="run-1")
+        outcome, counts = await engine.run(behind, id="run-1")
         events = await types(engine, "run-1")
-    assert others == [25, 25, 25]
-    assert events.count("run_claimed") == 1
-    assert events.count("step_completed") == 75 + (ends == "completed")
-    assert events.count("step_attempt_failed") == 2 * (ends == "completed")
     failure = "step_attempt_failed" if ends == "completed" else "step_failed"
+    assert outcome == ends
+    assert events.count("run_claimed") == 1
+    assert events.count(failure) == (2 if ends == "completed" else 1)
+    assert events.count("step_completed") == sum(counts) + (ends == "completed")
     assert "step_completed" in events[events.index(failure) :]
-    assert isinstance(first, str) is (ends == "completed")
     assert ledger(database) == ["teapot"] * (ends == "completed")
 
 
+HOLDING = """
+create function hold() returns trigger language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock(77);
+    return null;
+end $$;
+create constraint trigger held after insert on ledger deferrable initially deferred
+for each row execute function hold();
+"""
+
+
+@contextmanager
+def held_commits(database: fixtures.Database) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+    """Hold commits of steps up; give what waits for one."""
+    database.execute(HOLDING)
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and objid = 77 and not granted"
+
+    async def one() -> None:
+        while await asyncio.to_thread(database.execute, waiting) == [(0,)]:
+            pass
+
+    with closing(psycopg.connect(WHERE[0].postgresql(), autocommit=True)) as holder:
+        holder.execute("select pg_advisory_lock(77)")
+        yield one
+
+
 @pytest.mark.parametrize("kind", ["psycopg", "psycopg-async"])
-async def test_a_time_limit_that_ends_while_the_commit_is_under_way_comes_too_late(database: fixtures.Database) -> None:
-    database.execute(REFUSING.format(times=0, code="23514"))
-
-    @perdure.workflow(name="impatient")
-    async def impatient() -> str:
-        try:
-            async with asyncio.timeout(0.1):
-                return await taken("teapot")
-        except TimeoutError:
-            return "gave up"
-
-    async with perdure.Engine(database.url, [impatient]) as engine:
-        assert await engine.run(impatient, id="run-1") == "teapot 1"
+async def test_a_cancel_while_the_commit_is_under_way_comes_too_late(database: fixtures.Database) -> None:
+    async with perdure.Engine(database.url, [flow], hint=0.01, poll="50ms") as engine:
+        with held_commits(database) as one:
+            run = await engine.start(flow, "teapot", id="run-1")
+            await one()
+            await run.cancel()
+        assert await run.result() == "teapot 1"
         events = await types(engine, "run-1")
     assert ledger(database) == ["teapot"]
-    assert "step_completed" in events
     assert "step_cancelled" not in events
 
 
 @pytest.mark.parametrize("kind", ["psycopg", "psycopg-async"])
 async def test_a_step_times_out_before_its_commit_and_not_in_it(database: fixtures.Database) -> None:
-    database.execute(REFUSING.format(times=0, code="23514"))
+    slow = threading.Event()
+    ended = asyncio.Event()
 
-    @perdure.step(name="limited", mode="transaction", database=app, timeout="100ms")
-    def limited(wait_s: float) -> str:
-        threading.Event().wait(wait_s)
+    @perdure.step(name="limited", mode="transaction", database=app, timeout="1s")
+    def limited(waits: bool) -> str:
+        slow.wait(10 if waits else 0)
         return take("teapot")
 
-    @perdure.step(name="limited_async", mode="transaction", database=app, timeout="100ms")
-    async def limited_async(wait_s: float) -> str:
-        await asyncio.sleep(wait_s)
+    @perdure.step(name="limited_async", mode="transaction", database=app, timeout="1s")
+    async def limited_async(waits: bool) -> str:
+        await (asyncio.wait_for(ended.wait(), 10) if waits else asyncio.sleep(0))
         return await take_async("teapot")
 
     @perdure.workflow(name="timed")
-    async def timed(wait_s: float) -> str:
-        return await (limited_async(wait_s) if KIND[0] in ASYNC else limited.aio(wait_s))
+    async def timed(waits: bool) -> str:
+        return await (limited_async(waits) if KIND[0] in ASYNC else limited.aio(waits))
 
     async with perdure.Engine(database.url, [timed]) as engine:
         with pytest.raises(RunFailed, match="timed out"):
-            await engine.run(timed, 0.3)
+            await engine.run(timed, True)
+        slow.set()
         assert ledger(database) == []
-        await engine.run(timed, 0.0)
+        with held_commits(database) as one:
+            run = await engine.start(timed, False)
+            await one()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 1.2)
+        assert (await run.result()).startswith("teapot")
     assert ledger(database) == ["teapot"]
 
 

@@ -46,6 +46,8 @@ async def test_an_old_set_up_that_fails(tmp_path: Path, tmp_db: str) -> None:
     [
         ("raise SystemExit(3)", "SystemExit 3 in shop/flow.py:1"),
         ("import nowhere", "ModuleNotFoundError No module named 'nowhere' in shop/flow.py:1"),
+        ("raise ValueError('bad settings:\\n  no url.')", "ValueError bad settings: in shop/flow.py:1"),
+        ("raise ValueError", "ValueError in shop/flow.py:1"),
         ("def (", "SyntaxError invalid syntax in shop/flow.py:1"),
         ("x = 1", "LookupError \"shop.flow has no workflow 'order'\""),
         (

@@ -40,6 +40,7 @@ CODE_ALLOWED: dict[str, tuple[frozenset[str], str]] = {
     "src/perdure/cli/target.py": (frozenset({"importlib.import_module"}), "loads the target the user typed"),
     "src/perdure/store/base.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
     "src/perdure/store/bulk.py": (frozenset({"importlib.import_module"}), "finds a backend by the URL's scheme"),
+    "src/perdure/demo/worker.py": (frozenset({"importlib.import_module"}), "loads the shop that is deployed"),
     "src/perdure/verify/database.py": (frozenset({"importlib.import_module"}), "finds a reader by the URL's scheme"),
     "src/perdure/guard/link.py": (
         frozenset({"importlib.import_module"}),

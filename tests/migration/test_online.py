@@ -30,7 +30,7 @@ async def add(n: int) -> int:
     await asyncio.sleep(0.02)
     return n + 1
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def count(until: int) -> int:
     n = 0
     while n < until:
@@ -137,7 +137,7 @@ async def late_step() -> str:
     return "late"
 
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def late_workflow() -> str:
     return await late_step()
 

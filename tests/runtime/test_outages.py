@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -209,7 +210,7 @@ async def test_a_look_that_hung_in_an_outage_does_not_delay_the_next_one(
 
         def hanging(run_ids: list[str]) -> list[str]:
             if len(looks) == 1:
-                time.sleep(0.3)
+                threading.Event().wait(0.3)
             looks.append(time.monotonic())
             going_on: list[str] = plain(run_ids)
             return going_on

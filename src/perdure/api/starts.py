@@ -34,8 +34,8 @@ class Started:
     __slots__ = ("is_new", "run_id")
 
     def __init__(self, run_id: str, *, is_new: bool = False) -> None:
-        self.run_id = run_id
-        self.is_new = is_new
+        self.run_id: str = run_id
+        self.is_new: bool = is_new
 
 
 class Call:
@@ -47,15 +47,15 @@ class Call:
         self, name: str, definition: WorkflowDefinition | None, arguments: tuple[tuple[Any, ...], dict[str, Any]],
         options: dict[str, Any],
     ) -> None:  # fmt: skip
-        self.name = name
-        self.definition = definition
-        self.arguments = arguments
+        self.name: str = name
+        self.definition: WorkflowDefinition | None = definition
+        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] = arguments
         run_id = options.pop("id", None)
         self.fresh: bool = run_id is None
         self.run_id: str = checked_id(run_id)
-        self.wish = Wish(*(options.pop(name, None) for name in Wish._fields))
+        self.wish: Wish = Wish(*(options.pop(name, None) for name in Wish._fields))
         self.wish.check()
-        self.options = options
+        self.options: dict[str, Any] = options
 
 
 class Starts:

@@ -175,10 +175,13 @@ def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried
 
 def _cache() -> Path:
     """Return the folder in which releases are unpacked: this user's, or one that only this user can read."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME")
-    if home and os.access(home, os.W_OK):
-        base = Path(home) if os.environ.get("XDG_CACHE_HOME") else Path(home) / ".cache"
-        return base / "perdure" / "releases"
+    home = os.environ.get("HOME")
+    given = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    if given:
+        base = Path(given)
+        there = next((folder for folder in (base, *base.parents) if folder.exists()), base)
+        if os.access(there, os.W_OK):
+            return base / "perdure" / "releases"
     return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}" / "releases"
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.demo.shop import SERVICE
-
+SERVICE = "PERDURE_DEMO_SERVICE"
+"""Environment variable with the socket of the services outside, as the shop reads it."""
 WORKERS = 2
 PATIENCE_S = 20.0
+_GENERATIONS = 4
+"""From a version host over its fork server to its worker."""
 
 
 class State(NamedTuple):
@@ -41,6 +46,8 @@ class Cast:
     kills: int = 0
     cut: int = 0
     """Requests that were under way in a worker when it was killed."""
+    under_way: int = 0
+    """Orders that were under way when the later release was deployed."""
     _service: asyncio.subprocess.Process | None = None
     _workers: list[asyncio.subprocess.Process] = field(default_factory=list)
 
@@ -53,7 +60,28 @@ class Cast:
             while not self.socket.exists():
                 self._check(self._service)
                 await asyncio.sleep(0.02)
-        self._workers = [await self._spawn("perdure.demo.worker", self.url) for _ in range(WORKERS)]
+        self._put("first")
+        self._workers = [await self._worker() for _ in range(WORKERS)]
+
+    async def deploy(self) -> None:
+        """Put the later release in the place of the first one, whose source is gone then, and restart all workers."""
+        self._put("second")
+        before, self._workers = self._workers, [await self._worker() for _ in range(WORKERS)]
+        await asyncio.gather(*(_end(process) for process in before))
+
+    def _put(self, release: str) -> None:
+        shutil.rmtree(self.app, ignore_errors=True)
+        self.app.mkdir()
+        source = files("perdure.demo.releases").joinpath(f"{release}.py")
+        (self.app / "shop.py").write_text(source.read_text("utf-8"), "utf-8")
+
+    @property
+    def app(self) -> Path:
+        """The folder that the shop's code is deployed to."""
+        return self.folder / "app"
+
+    async def _worker(self) -> asyncio.subprocess.Process:
+        return await self._spawn("perdure.demo.worker", self.url, str(self.app))
 
     async def close(self) -> None:
         """End every process: by good words first, after a while by force."""
@@ -75,19 +103,28 @@ class Cast:
         return State(answer["done"], in_flight)
 
     async def kill_busy_worker(self, state: State) -> bool:
-        """Kill -9 the worker that waits for the most answers, and start another. False when none waits for any."""
+        """Kill -9 the worker that waits for the most answers, with its version hosts, and start another.
+
+        False when none waits for any.
+        """
         for process in self._workers:
             self._check(process)
-        busy = max(self._workers, key=lambda process: state.in_flight.get(process.pid, 0))
-        count = state.in_flight.get(busy.pid, 0)
+        family = {process.pid: {process.pid} for process in self._workers}
+        for pid in state.in_flight:
+            family.get(_ancestor(pid, family), set()).add(pid)
+        waiting = {pid: sum(state.in_flight.get(one, 0) for one in pids) for pid, pids in family.items()}
+        busy = max(self._workers, key=lambda process: waiting[process.pid])
+        count = waiting[busy.pid]
         if not count:
             return False
-        busy.send_signal(signal.SIGKILL)
-        await busy.wait()
         self._workers.remove(busy)
+        for pid in family[busy.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await busy.wait()
         self.kills += 1
         self.cut += count
-        self._workers.append(await self._spawn("perdure.demo.worker", self.url))
+        self._workers.append(await self._worker())
         return True
 
     def _check(self, process: asyncio.subprocess.Process) -> None:
@@ -100,8 +137,21 @@ class Cast:
         with (self.folder / "processes.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, *arguments, stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log,
-                env=os.environ | {SERVICE: str(self.socket)}, start_new_session=True,
+                env=os.environ | {SERVICE: str(self.socket), "XDG_CACHE_HOME": str(self.folder / "cache")},
+                start_new_session=True,
             )  # fmt: skip
+
+
+def _ancestor(pid: int, known: Collection[int]) -> int:
+    """Return which of some processes another descends from; 0 where that cannot be told."""
+    for _ in range(_GENERATIONS):
+        if pid in known:
+            return pid
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            return 0
+    return 0
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -24,6 +24,8 @@ class Stage:
         """Show how far it is."""
         if scene.killed:
             self._line(f"kill -9 number {scene.kills}: a worker with {scene.killed} requests under way")
+        if scene.deployed:
+            self._line(f"release 1.1.0 deployed, source of 1.0.0 deleted: {scene.deployed} orders of 1.0.0 under way")
         tenth = scene.done * 10 // scene.orders
         if self._terminal:
             filled = scene.done * WIDTH // scene.orders
@@ -71,6 +73,12 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     why = f"{audit.refused} had been turned away, {audit.replies_lost} never answered, the rest cut off by kills"
     yield _row("of them step re-attempts", audit.reattempts, why)
     yield _row("of them done before, same key", audit.repeated, "the key kept them from happening twice")
+    yield ""
+    yield "What the new release changed on the way: a step in front, a helper renamed, the old source deleted"
+    for release, count in outcome.begun.items():
+        yield _row(f"orders that began on {release}", count)
+    yield _row("of 1.0.0 under way at the deploy", outcome.under_way, _mark(outcome.under_way > 0))
+    yield _row("orders with effects of other code", outcome.strayed, _mark(outcome.strayed == 0))
     yield ""
     verdict = "The ledger balances" if outcome.balanced else "THE LEDGER DOES NOT BALANCE"
     yield f"{verdict}. {outcome.seconds:.1f} s."

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 SERVICES = ("reserve", "charge", "ship", "notify")
+ADDED = ("screen",)
+"""What only the later release asks for."""
 SCHEMA = """
-create table effect (service text not null, key text not null, order_id text not null, cents integer not null);
+create table effect (service text not null, key text not null, order_id text not null, cents integer not null,
+    release text not null);
 create index effect_key on effect (service, key);
 create table call (service text not null, key text not null, outcome text not null);
 """
@@ -53,15 +56,17 @@ class Ledger:
         """Note a call that was turned away with nothing done."""
         self._connection.execute("insert into call values (?, ?, 'refused')", (service, key))
 
-    def perform(self, service: str, key: str, order_id: str, cents: int, outcome: str) -> None:
-        """Have the effect, unless this key has had it before. One transaction."""
+    def perform(self, service: str, key: str, order_id: str, cents: int, outcome: str, release: str) -> None:
+        """Have the effect, unless this key has had it before. One transaction. The release is that of the caller."""
         connection = self._connection
         with connection:
             connection.execute("begin immediate")
             seen = connection.execute("select 1 from effect where service = ? and key = ?", (service, key)).fetchone()
             connection.execute("insert into call values (?, ?, ?)", (service, key, "repeated" if seen else outcome))
             if not seen:
-                connection.execute("insert into effect values (?, ?, ?, ?)", (service, key, order_id, cents))
+                connection.execute(
+                    "insert into effect values (?, ?, ?, ?, ?)", (service, key, order_id, cents, release)
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +84,7 @@ class Audit:
         refused: requests turned away with nothing done.
         replies_lost: requests that were done and never answered.
         repeated: requests whose key had had its effect before: the key kept them from doing it again.
+        releases: order to the releases of the shop that had effects for it.
     """
 
     orders: int
@@ -91,6 +97,7 @@ class Audit:
     refused: int
     replies_lost: int
     repeated: int
+    releases: dict[str, tuple[str, ...]]
 
     @property
     def reattempts(self) -> int:
@@ -107,14 +114,16 @@ class Audit:
 def audit(path: Path, demands: Iterable[Demand]) -> Audit:
     """Read a ledger that nobody writes any more and compare it with what was paid for."""
     with closing(sqlite3.connect(path)) as connection:
-        effects = connection.execute("select service, key, order_id, cents from effect").fetchall()
+        effects = connection.execute("select service, key, order_id, cents, release from effect").fetchall()
         outcomes = Counter(outcome for (outcome,) in connection.execute("select outcome from call"))
         keys = connection.execute("select count(*) from (select distinct service, key from call)").fetchone()[0]
     wanted = {demand.order_id: demand.cents for demand in demands}
     found: dict[tuple[str, str], int] = defaultdict(int)
     strangers = 0
-    for service, _, order_id, cents in effects:
-        if wanted.get(order_id) == cents and service in SERVICES:
+    releases: dict[str, set[str]] = defaultdict(set)
+    for service, _, order_id, cents, release in effects:
+        releases[order_id].add(release)
+        if wanted.get(order_id) == cents and service in (*SERVICES, *ADDED):
             found[service, order_id] += 1
         else:
             strangers += 1
@@ -126,4 +135,5 @@ def audit(path: Path, demands: Iterable[Demand]) -> Audit:
         lost=sum(min(each) == 0 for each in counts.values()),
         strangers=strangers, calls=outcomes.total(), keys=keys, refused=outcomes["refused"],
         replies_lost=outcomes["reply lost"], repeated=outcomes["repeated"],
+        releases={order: tuple(sorted(found)) for order, found in releases.items()},
     )  # fmt: skip

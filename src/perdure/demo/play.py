@@ -17,13 +17,16 @@ from perdure.api.engine import Engine
 from perdure.demo.cast import Cast
 from perdure.demo.ledger import Audit, Demand, audit
 from perdure.demo.orders import Order, callbacks, load
-from perdure.demo.shop import fulfil
 from perdure.errors import IdConflict, UsageError
 from perdure.model.status import LIVE
 
 LIMIT_S = 150.0
 KILL_AT = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85)
 """Shares of the work after which a worker is killed."""
+DEPLOY_AT = 0.35
+"""Share of the callbacks after which the later release is deployed, with orders of the first one under way."""
+BEGUN_AT = 0.1
+"""Share of the work that has to be done by then."""
 PACE_S = 0.01
 """Pause between two callbacks, so that they keep coming while workers die."""
 
@@ -37,12 +40,14 @@ class Scene:
         done: orders that went all the way.
         kills: workers killed so far.
         killed: requests that were cut off just now, when a worker was killed; 0 otherwise.
+        deployed: orders under way just now, when the later release was deployed; 0 otherwise.
     """
 
     orders: int
     done: int
     kills: int
     killed: int = 0
+    deployed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,9 @@ class Outcome:
         conflicts: callbacks refused because their payment id belongs to another body.
         kills: workers killed with ``kill -9``.
         cut: requests that were under way when their worker was killed.
+        under_way: orders of the first release that were under way when the later one was deployed.
+        begun: release to orders that began on it, by the engine's word.
+        strayed: orders for which another release had effects than the one they began on, by the ledger's word.
         seconds: how long it took.
     """
 
@@ -67,17 +75,22 @@ class Outcome:
     conflicts: int
     kills: int
     cut: int
+    under_way: int
+    begun: dict[str, int]
+    strayed: int
     seconds: float
 
     @property
     def balanced(self) -> bool:
         """Whether the ledger balances and as many callbacks started a run as there are payments."""
-        return self.audit.balanced and self.new == self.audit.orders and self.kills > 0
+        kept = self.strayed == 0 and self.under_way > 0 and len(self.begun) > 1
+        return self.audit.balanced and self.new == self.audit.orders and self.kills > 0 and kept
 
     def document(self) -> dict[str, Any]:
         """Return everything as one JSON object."""
         found = asdict(self)
         found["audit"]["reattempts"] = self.audit.reattempts
+        del found["audit"]["releases"]  # one entry per order
         found["seconds"] = round(self.seconds, 2)
         return {"balanced": self.balanced, **found}
 
@@ -103,12 +116,15 @@ async def play(*, orders: int, seed: int, folder: Path | None, tell: Tell) -> Ou
         url = f"sqlite:///{place / 'shop.db'}"
         sent: Counter[str] = Counter()
         cast = Cast(folder=place, socket=Path(short) / "services", url=url, seed=seed)
-        async with Engine(url, [fulfil], worker=False) as engine:
+        async with Engine(url, worker=False) as engine:
             try:
                 await cast.open()
                 async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
-                    delivering = group.create_task(_deliver(engine, callbacks(paid, seed), sent))
+                    arriving = callbacks(paid, seed)
+                    enough = asyncio.Event()
+                    delivering = group.create_task(_deliver(engine, arriving, sent, enough))
                     group.create_task(_disturb(cast, len(paid), tell))
+                    group.create_task(_deploy(engine, cast, enough, len(paid), tell))
                     group.create_task(_watch(engine, cast, delivering, len(paid), tell))
             except TimeoutError:
                 pass  # the ledger will show what is missing
@@ -116,21 +132,28 @@ async def play(*, orders: int, seed: int, folder: Path | None, tell: Tell) -> Ou
                 raise failures.exceptions[0] from None
             finally:
                 await cast.close()
-            runs = Counter([info.status.value async for info in engine.list()])
+            found = [info async for info in engine.list()]
         demands = [Demand(order.order_id, order.cents) for order in paid]
+        by_ledger = audit(place / "ledger.db", demands)
+        began_on = {order.order_id: info.version for info in found for order in paid if order.payment_id == info.id}
         return Outcome(
-            audit=audit(place / "ledger.db", demands), runs=dict(runs), new=sent["new"],
+            audit=by_ledger, runs=dict(Counter(info.status.value for info in found)), under_way=cast.under_way,
+            begun=dict(sorted(Counter(began_on.values()).items())),
+            strayed=sum(by_ledger.releases.get(order) != (release,) for order, release in began_on.items()),
+            new=sent["new"],
             duplicates=sent["duplicate"], conflicts=sent["conflict"], kills=cast.kills, cut=cast.cut,
             seconds=monotonic() - began,
         )  # fmt: skip
 
 
-async def _deliver(engine: Engine, arriving: list[Order], counts: Counter[str]) -> None:
+async def _deliver(engine: Engine, arriving: list[Order], counts: Counter[str], enough: asyncio.Event) -> None:
     """Be the web hook: each callback is a start under the payment's id. Counts what became of them."""
     known: set[str] = set()
-    for callback in arriving:
+    for number, callback in enumerate(arriving):
+        if number >= DEPLOY_AT * len(arriving):
+            enough.set()
         try:
-            await engine.start(fulfil, callback, id=callback.payment_id)
+            await engine.start("fulfil", asdict(callback), id=callback.payment_id)
         except IdConflict:
             counts["conflict"] += 1
         else:
@@ -150,6 +173,20 @@ async def _disturb(cast: Cast, orders: int, tell: Tell) -> None:
                 break
             await asyncio.sleep(0.02)
         tell(Scene(orders=orders, done=state.done["notify"], kills=cast.kills, killed=max(state.in_flight.values())))
+
+
+async def _deploy(engine: Engine, cast: Cast, enough: asyncio.Event, orders: int, tell: Tell) -> None:
+    """Deploy the later release while orders of the first one are under way."""
+    await enough.wait()
+    while True:
+        state = await cast.state()
+        if state.done["charge"] >= BEGUN_AT * orders:
+            break
+        await asyncio.sleep(0.02)
+    await cast.deploy()
+    cast.under_way = len([info async for info in engine.list(status=LIVE) if info.version == "1.0.0"])
+    state = await cast.state()
+    tell(Scene(orders=orders, done=state.done["notify"], kills=cast.kills, deployed=cast.under_way))
 
 
 async def _watch(engine: Engine, cast: Cast, delivering: asyncio.Task[None], orders: int, tell: Tell) -> None:

@@ -68,7 +68,7 @@ class Service:
             self._ledger.refuse(service, key)
             return {"error": "overloaded, try again"}
         outcome = "reply lost" if luck < UNANSWERED else "done"
-        self._ledger.perform(service, key, request["order_id"], request["cents"], outcome)
+        self._ledger.perform(service, key, request["order_id"], request["cents"], outcome, request["release"])
         return {"receipt": f"{service}-{request['order_id']}"} if outcome == "done" else None
 
 

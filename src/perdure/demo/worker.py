@@ -1,25 +1,28 @@
 """A worker of the demonstration: the process that gets killed.
 
-Started as ``python -m perdure.demo.worker URL``; it ends when its standard input does.
+Started as ``python -m perdure.demo.worker URL FOLDER``; the folder holds the ``shop.py`` that is deployed. It ends when
+its standard input does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 
 from perdure.api.engine import Engine
 from perdure.demo.lifeline import until_parent_ends
-from perdure.demo.shop import fulfil
 
 LEASE = "1s"
 MAX_DEATHS = 50
 """The demonstration kills far more often than a run that kills its own workers would be forgiven."""
 
 
-async def main(url: str) -> None:
+async def main(url: str, folder: str) -> None:
     """Execute orders until the parent process ends."""
-    async with Engine(url, [fulfil], concurrency=16, lease=LEASE, grace="2s", poll="200ms", max_deaths=MAX_DEATHS):
+    sys.path.insert(0, folder)
+    shop = importlib.import_module("shop")
+    async with Engine(url, [shop], concurrency=16, lease=LEASE, grace="2s", poll="200ms", max_deaths=MAX_DEATHS):
         await until_parent_ends()
 
 

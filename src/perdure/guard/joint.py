@@ -60,8 +60,9 @@ def tables_of(capabilities: Capabilities, dialect: str) -> Tables:
 
 
 def creating(tables: Tables, create: Create) -> Steps[RunRow | Tombstone | Outdated | None]:
-    """Record a run: None; or what has its id or deduplication key already, or that its version was chosen by what is no
-    longer so, and then nothing is written.
+    """Record a run and return None, or what stands in the way; then nothing is written.
+
+    That is the run that has its id or deduplication key, what a purged one left, or that its version is out of date.
 
     Raises:
         GuardBusy: another transaction has the id or the key, and the wait for it was too long.

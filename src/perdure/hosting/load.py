@@ -7,7 +7,6 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -120,7 +119,7 @@ def _barred(job: Job, tree: Path) -> Guard:
 
 def _called(bootstrap: str) -> None:
     found = _named(bootstrap)
-    if not isinstance(found, Callable):  # type: ignore[arg-type]
+    if not callable(found):
         raise TypeError(f"bootstrap {bootstrap} is no function")
     found()
 
@@ -157,9 +156,9 @@ def _be_main(entries: list[Entry]) -> None:
 def _cause(version: str, error: BaseException, tree: Path | None) -> Cause:
     if isinstance(error, SnapshotCorrupt):
         return Cause(error.code, version, str(error))
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    what = lines[-1].removeprefix("perdure.errors.").replace(":", "", 1).rstrip(".")
-    return Cause(VersionLoadFailed.code, version, what + _place(error, tree))
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = (text.strip().splitlines() or [""])[0].rstrip(".")
+    return Cause(VersionLoadFailed.code, version, f"{type(error).__name__} {first}".rstrip() + _place(error, tree))
 
 
 def _place(error: BaseException, tree: Path | None) -> str:

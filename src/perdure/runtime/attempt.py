@@ -42,6 +42,15 @@ def is_fatal(error: BaseException | None) -> bool:
     return error is not None and (not isinstance(error, Exception) or isinstance(error, MemoryError))
 
 
+def _end_place(run: Owner, place: Place) -> None:
+    if run.gone:
+        return
+    if place.taken:
+        run.recorder.joined()
+    else:
+        run.recorder.outrun()
+
+
 class Attempts:
     """The attempts of one run."""
 
@@ -204,12 +213,7 @@ class Attempts:
             return False  # its place in the log is to be filled
         self.running.pop(attempt.operation.id, None)
         attempt.task = None
-        if self.run.gone:
-            pass
-        elif place.taken:
-            self.run.recorder.joined()
-        else:
-            self.run.recorder.outrun()
+        self.run.host.loop.call_soon(_end_place, self.run, place)  # the body goes on in a plain callback
         return True
 
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
@@ -305,7 +309,8 @@ class Attempts:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
         self.running.pop(attempt.operation.id, None)
         if attempt.place is not None:  # the log waits for it, and nothing can be said of it
-            self.run.drop(f"{type(error).__name__} at the end of step {attempt.operation.name!r}'s transaction")
+            reason = f"{type(error).__name__} at the end of step {attempt.operation.name!r}'s transaction"
+            self.run.host.loop.call_soon(self.run.drop, reason)
         elif not self.abandoned:
             # A person's interrupt says nothing about the run; all else would happen again wherever it runs.
             fatal = not isinstance(error, KeyboardInterrupt)

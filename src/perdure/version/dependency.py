@@ -7,7 +7,7 @@ import importlib.metadata
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -67,32 +67,49 @@ class Dependencies(NamedTuple):
 
 
 class Installed:
-    """The distributions that are installed here, read once."""
+    """The distributions that are installed here, read once for as long as no folder of them changes."""
 
-    @cached_property
-    def _by_import(self) -> Mapping[str, list[str]]:
-        return importlib.metadata.packages_distributions()
+    def __init__(self) -> None:
+        self._folders: tuple[tuple[str, int], ...] = tuple((folder, _changed_at(folder)) for folder in sys.path)
 
     def reached(self, tops: Iterable[str]) -> dict[str, str]:
         """Return name and version of the distributions that provide these imports, and of all they require.
 
         Requirements for another platform or Python are taken in where they are installed.
         """
-        found: dict[str, str] = {}
-        todo = [(name, frozenset[str]()) for top in tops for name in self._by_import.get(top, ())]
-        seen: set[tuple[str, frozenset[str]]] = set()
-        while todo:
-            wanted = todo.pop()
-            if (key := (_normal(wanted[0]), wanted[1])) in seen:
-                continue
-            seen.add(key)
-            try:
-                distribution = importlib.metadata.distribution(wanted[0])
-            except importlib.metadata.PackageNotFoundError:
-                continue
-            found[key[0]] = distribution.version
-            todo += [need for text in distribution.requires or () if (need := _requirement(text, wanted[1]))]
-        return dict(sorted(found.items()))
+        return dict(_reached(self._folders, tuple(sorted(tops))))
+
+
+@lru_cache(maxsize=64)
+def _reached(folders: tuple[tuple[str, int], ...], tops: tuple[str, ...]) -> Mapping[str, str]:
+    by_import = _by_import(folders)
+    found: dict[str, str] = {}
+    todo = [(name, frozenset[str]()) for top in tops for name in by_import.get(top, ())]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while todo:
+        wanted = todo.pop()
+        if (key := (_normal(wanted[0]), wanted[1])) in seen:
+            continue
+        seen.add(key)
+        try:
+            distribution = importlib.metadata.distribution(wanted[0])
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found[key[0]] = distribution.version
+        todo += [need for text in distribution.requires or () if (need := _requirement(text, wanted[1]))]
+    return dict(sorted(found.items()))
+
+
+@lru_cache(maxsize=1)
+def _by_import(folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:  # noqa: ARG001 - when to read anew
+    return importlib.metadata.packages_distributions()
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return Path(folder or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _requirement(text: str, extras: frozenset[str]) -> tuple[str, frozenset[str]] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ from perdure.version.reference import ANYTHING, Computed, References, drop_label
 SCHEME: Final = "def1"
 """Name of the way identity is computed. It is stored beside every hash."""
 _FORMAT: Final = 1
+_TRIES: Final = 20
+_parsing = threading.Lock()
 
 
 class Scan(NamedTuple):
@@ -48,9 +51,7 @@ def no_scans(_raw: Collection[str]) -> Mapping[str, Scan]:
 def scan(data: bytes) -> Scan:
     """Return what a file's bytes say. Nothing in them is executed."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a doubtful escape in somebody's text is not ours to report
-            tree = ast.parse(data)
+        tree = _parsed(data)
     except (SyntaxError, ValueError):
         # A later syntax, or no Python at all. This interpreter cannot import it either, so it refers to nothing.
         return Scan(_of_bytes(data), References(), parsed=False)
@@ -62,6 +63,18 @@ def scan(data: bytes) -> Scan:
     nodes = wanted_nodes()
     canonical = canonical_sha256(tree, nodes)
     return Scan(canonical, references(nodes))
+
+
+def _parsed(data: bytes) -> ast.Module:
+    """Return the syntax tree. One thread at a time: CPython 3.11 counts the depth of all threads together."""
+    for _ in range(_TRIES):
+        with _parsing, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a doubtful escape in somebody's text is not ours to report
+            try:
+                return ast.parse(data)
+            except SystemError:  # another thread of the program parsed at the same moment
+                continue
+    return ast.parse(data)
 
 
 def _of_bytes(data: bytes) -> str:

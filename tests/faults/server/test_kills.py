@@ -24,12 +24,12 @@ def campaign(
     load.expect("ended")
     done: list[tuple[float, float]] = []
     for _ in range(kills):
-        time.sleep(every)
+        load.listen(every)
         killed = time.monotonic()
         server.kill()
         server.start()
         done.append((killed, time.monotonic()))
-    time.sleep(min(every, 3.0))
+    load.listen(min(every, 3.0))
     scene.end(load)
     return scene.check(load), scene.recoveries(done)
 

@@ -27,6 +27,7 @@ def campaign(servers: Servers, spawn: Spawner, folder: Path, kind: str, cuts: in
     for number in range(cuts):
         proxy.on_commit(PLACES[number % 3], touching=LOG)
         proxy.await_cuts(number + 1)
+        load.listen(0)
     scene.end(load)
     return scene.check(load)
 

@@ -27,6 +27,8 @@ revoke delete on jobs.request, jobs.queue_change, jobs.schema_migration from {ro
 revoke insert on jobs.schema_migration from {role};
 revoke update, delete on jobs.version_label, jobs.definition_alias from {role};
 revoke update, delete on jobs.version_change, jobs.route, jobs.release_tree from {role};
+revoke delete on jobs.definition_version from {role};
+revoke update on jobs.definition_blob from {role};
 """
 
 

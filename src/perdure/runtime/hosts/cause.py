@@ -30,10 +30,10 @@ class Cause(NamedTuple):
             runs: how many runs are parked for it, where that is known.
         """
         parked = (
-            "its runs are parked" if runs is None else "1 run is parked" if runs == 1 else f"{runs} runs are parked"
+            "Its runs are parked" if runs is None else "1 run is parked" if runs == 1 else f"{runs} runs are parked"
         )
         text = _TEXTS.get(self.code, "{detail}").format(version=self.version, detail=self.detail, parked=parked)
-        return _CLASSES.get(self.code, VersionError)(text[0].upper() + text[1:] if text.startswith("its") else text)
+        return _CLASSES.get(self.code, VersionError)(text)
 
 
 _CLASSES: Final[Mapping[str, type[VersionError]]] = {

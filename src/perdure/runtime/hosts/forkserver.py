@@ -252,8 +252,10 @@ class WarmSpawner:
             await server.close()
             if not news.module:
                 break
-            logger.info("%s starts a thread when it is imported; the fork server does without it", news.module)
-            left = [name for name in left if name != news.module]
+            # A module brings the packages above it, so it need not be the module itself that does it.
+            culprit = news.module.partition(".")[0]
+            logger.info("%s starts a thread when it is imported; the fork server does without it", culprit)
+            left = [name for name in left if name.partition(".")[0] != culprit]
         logger.warning("no fork server can be had; hosts are started from nothing")
         self._forks = False
 

@@ -24,19 +24,25 @@ drop trigger if exists run_lane_insert;
 
 drop trigger if exists run_lane_update;
 
-drop table if exists lane;
+-- A line is named by the code of its runs.
+set @change = (
+    select if(
+        exists (
+            select 1 from information_schema.columns
+            where table_schema = database() and table_name = 'lane' and column_name = 'code'
+        ),
+        'do 0',
+        'alter table lane change column workflow code varchar(280) not null'
+    )
+);
 
--- One row per line of runs with a partition key that wait: no line without its row. `turn_at` is not later than the
--- time of the first of them, unless their key had its turn later than that.
-create table lane (
-    queue varchar(255) not null,
-    code varchar(280) not null,
-    priority bigint not null,
-    partition_key varchar(200) not null,
-    turn_at bigint not null,
-    constraint lane_pk primary key (queue, code, priority, partition_key),
-    index lane_turn (queue, code, priority, turn_at, partition_key)
-) engine = innodb row_format = dynamic character set utf8mb4 /*M! collate utf8mb4_nopad_bin */ /*!80017 collate utf8mb4_0900_bin */;
+prepare change_of_lane from @change;
+
+execute change_of_lane;
+
+deallocate prepare change_of_lane;
+
+delete from lane;
 
 insert into lane (queue, code, priority, partition_key, turn_at)
 select queue, code, priority, partition_key, min(wake_at) from run
@@ -81,13 +87,15 @@ insert into refusal values ('the record of upgrades is append-only');
 drop trigger if exists run_binding;
 
 create trigger run_binding before update on run for each row
-if
-    old.version_id <> 0 and new.version_id <> old.version_id
+insert into refusal
+select r.reason from refusal as r
+where
+    r.reason = 'a binding changes only through an upgrade'
+    and old.version_id <> 0 and new.version_id <> old.version_id
     and not exists (
         select 1 from run_upgrade as u
         where u.run_id = new.id and u.new_epoch = new.epoch and u.to_version = new.version_id
-    )
-then insert into refusal values ('a binding changes only through an upgrade'); end if;
+    );
 
 -- The versions a worker carries, and the worker it was started by to carry them.
 set @change = (

@@ -684,7 +684,7 @@ select set_config('synchronous_commit', 'off', true), pg_notify(?, ?)
 -- live_workers: workers whose lease has not ended
 select name from perdure.worker where state = 'live' and expires_at > (select perdure.clock()) order by name
 
--- rights: what the role lacks; the log, tombstones and changes of queues are never changed, only added to
+-- rights: what the role lacks; some tables are never changed, only added to
 select c.relname::text, p.name
 from pg_catalog.pg_class as c
 inner join pg_catalog.pg_namespace as n on c.relnamespace = n.oid
@@ -695,7 +695,11 @@ where
     and (c.relname::text, p.name) not in (
         ('event', 'UPDATE'), ('request', 'UPDATE'), ('request', 'DELETE'), ('queue_change', 'UPDATE'),
         ('queue_change', 'DELETE'), ('schema_migration', 'INSERT'), ('schema_migration', 'UPDATE'),
-        ('schema_migration', 'DELETE')
+        ('schema_migration', 'DELETE'), ('definition_version', 'DELETE'), ('definition_blob', 'UPDATE')
+    )
+    and not (
+        p.name in ('UPDATE', 'DELETE')
+        and c.relname in ('version_label', 'definition_alias', 'version_change', 'route', 'release_tree')
     )
 order by 1, 2
 

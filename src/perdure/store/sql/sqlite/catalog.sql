@@ -145,8 +145,9 @@ select min(f.code) from (
 
 -- bereft_codes: the codes of runs whose worker is gone, and since when the first is
 select r.code, min(r.updated_at) from run as r
-inner join worker as w on r.owner = w.id
-where w.state <> 'live' and r.queue in (select value from json_each(?1))
+where
+    r.status = 'running' and r.owner in (select w.id from worker as w where w.state <> 'live')
+    and r.queue in (select value from json_each(?1))
 group by r.code
 
 -- parked_codes: the codes of runs that are parked because they cannot be run

@@ -1,4 +1,4 @@
-"""The shop: the workflow that the demonstration is about. This is the code a user would write."""
+"""The shop, a release later: orders are screened first, and the helper has another name."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import asyncio
 import json
 import os
 
-from perdure.api.context import step_info
-from perdure.api.decorators import step, workflow
+from perdure import Retry, step, step_info, workflow
 from perdure.demo.orders import Order
-from perdure.model.policy import Retry
 
+RELEASE = "1.1.0"
+"""Told to every service, so that the outside ledger shows which code was at work."""
 SERVICE = "PERDURE_DEMO_SERVICE"
 """Environment variable with the socket of the services outside."""
 PATIENTLY = Retry(attempts=10, initial="50ms", maximum="500ms")
 
 
-async def call(service: str, order: Order) -> str:
+async def ask(service: str, order: Order) -> str:
     """Ask a service outside for something, under the step's key, so that asking again does nothing twice."""
     request = {
         "pid": os.getpid(),
         "service": service, "key": step_info().key, "order_id": order.order_id, "cents": order.cents,
+        "release": RELEASE,
     }  # fmt: skip
     reader, writer = await asyncio.open_unix_connection(os.environ[SERVICE])
     try:
@@ -39,34 +40,42 @@ async def call(service: str, order: Order) -> str:
 
 
 @step(retry=PATIENTLY)
+async def screen(order: Order) -> str:
+    """Look for fraud before anything is touched."""
+    return await ask("screen", order)
+
+
+@step(retry=PATIENTLY)
 async def reserve(order: Order) -> str:
     """Take the goods off the shelf."""
-    return await call("reserve", order)
+    return await ask("reserve", order)
 
 
 @step(retry=PATIENTLY)
 async def charge(order: Order) -> str:
     """Capture the payment."""
-    return await call("charge", order)
+    return await ask("charge", order)
 
 
 @step(retry=PATIENTLY)
 async def ship(order: Order) -> str:
     """Hand the parcel over."""
-    return await call("ship", order)
+    return await ask("ship", order)
 
 
 @step(retry=PATIENTLY)
 async def notify(order: Order) -> str:
     """Write to the customer."""
-    return await call("notify", order)
+    return await ask("notify", order)
 
 
-@workflow
+@workflow(version=RELEASE)
 async def fulfil(order: Order) -> str:
     """Fulfil one paid order. Its run id is the payment id, so a payment is fulfilled once."""
+    await screen(order)
     await reserve(order)
     await charge(order)
+    await asyncio.sleep(0.5)  # the courier comes; the run waits in the database
     parcel = await ship(order)
     await notify(order)
     return parcel

@@ -1,0 +1,143 @@
+"""What becomes of runs whose version nobody can run: parked with the cause, and going on by themselves once it can."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from perdure import Engine, Run, RunInfo, Status
+from perdure.api.health import health
+from tests.process import Child, Spawner
+
+pytestmark = pytest.mark.timeout(60)
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def shop(label: str, head: str = "") -> str:
+    """Return a shop whose run waits for a second between two steps."""
+    return head + dedent(
+        f"""
+        import asyncio, os
+        import perdure
+
+        @perdure.step
+        async def say() -> str:
+            return "{label} " + str(os.getpid())
+
+        @perdure.workflow(version="{label}")
+        async def fulfil() -> list[str]:
+            first = await say()
+            await asyncio.sleep(1)
+            return [first, await say()]
+        """
+    )
+
+
+class Place:
+    """Folders with code, and workers that run it."""
+
+    def __init__(self, folder: Path, url: str, spawn: Spawner) -> None:
+        self._folder = folder
+        self._url = url
+        self._spawn = spawn
+
+    def worker(self, name: str, text: str, *options: str, **env: str) -> Child:
+        """Start a worker of the code in a folder of its own, and wait until it is ready."""
+        app = self._folder / name
+        app.mkdir(exist_ok=True)
+        (app / "shop.py").write_text(text, "utf-8")
+        path = ":".join(part for part in sys.path if part)
+        given = {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self._folder / "cache"), **env}
+        child = self._spawn(sys.executable, str(WORKER), self._url, str(app), *options, env=given)
+        child.expect("ready", within=20)
+        return child
+
+
+def end(child: Child) -> None:
+    """End a worker in good order."""
+    child.process.terminate()
+    assert child.finish(20).code == 0
+
+
+async def until(run: Run[object], status: Status) -> RunInfo:
+    """Wait until a run is in a state."""
+    async with asyncio.timeout(25):
+        while (info := await run.info()).status != status:
+            await asyncio.sleep(0.05)
+    return info
+
+
+@pytest.fixture
+def place(tmp_path: Path, tmp_db: str, spawn: Spawner) -> Place:
+    return Place(tmp_path, tmp_db, spawn)
+
+
+async def begun(engine: Engine, place: Place, text: str, **env: str) -> Run[object]:
+    """Return a run that began on this code and waits; its worker is gone, and so is the source."""
+    worker = await asyncio.to_thread(place.worker, "old", text, **env)
+    run: Run[object] = await engine.start("fulfil", id="r")
+    async with asyncio.timeout(20):
+        while not any(event.type == "step_completed" for event in await run.history()):
+            await asyncio.sleep(0.05)
+    await asyncio.to_thread(end, worker)
+    (place._folder / "old" / "shop.py").unlink()
+    return run
+
+
+async def test_without_hosts_a_run_of_another_version_is_parked_and_its_own_worker_takes_it_up(
+    place: Place, tmp_db: str
+) -> None:
+    async with Engine(tmp_db, worker=False) as engine:
+        run = await begun(engine, place, shop("1.0.0"))
+        new = await asyncio.to_thread(place.worker, "new", shop("2.0.0"), "max_hosts=0")
+        info = await until(run, Status.PARKED)
+        assert info.detail == (
+            "version: fulfil@1.0.0 could not be loaded: no worker was deployed with it, and max_hosts is 0. "
+            "Its runs are parked. Fix the environment (perdure versions host-env), or upgrade them."
+        )
+        old = await asyncio.to_thread(place.worker, "old", shop("1.0.0"))
+        await until(run, Status.COMPLETED)
+        result = await run.result()
+        assert {str(one).split()[0] for one in result} == {"1.0.0"}  # type: ignore[attr-defined]
+        assert str(old.pid) in str(result)
+        events = [event.type for event in await run.history()]
+        assert events.count("run_parked") == events.count("run_unparked") == 1
+        for worker in (new, old):
+            await asyncio.to_thread(end, worker)
+
+
+async def test_code_that_cannot_be_loaded_parks_its_runs_alone_and_they_go_on_once_it_can(
+    place: Place, tmp_db: str
+) -> None:
+    needs = "import os\nQUEUE = os.environ['OLD_QUEUE_URL']\n"
+    async with Engine(tmp_db, worker=False) as engine:
+        run = await begun(engine, place, shop("1.0.0", needs), OLD_QUEUE_URL="x")
+        worker = await asyncio.to_thread(place.worker, "new", shop("2.0.0"))
+        info = await until(run, Status.PARKED)
+        assert str(info.detail).startswith(
+            "version: fulfil@1.0.0 could not be loaded: KeyError 'OLD_QUEUE_URL' in shop.py:2. Its runs are parked."
+        )
+        assert str((await engine.run("fulfil", id="new"))[0]).startswith("2.0.0")
+        assert (await run.info()).status == Status.PARKED
+        await asyncio.to_thread(end, worker)
+        worker = await asyncio.to_thread(place.worker, "new", shop("2.0.0"), OLD_QUEUE_URL="x")
+        await until(run, Status.COMPLETED)
+        assert {str(one).split()[0] for one in await run.result()} == {"1.0.0"}  # type: ignore[attr-defined]
+        await asyncio.to_thread(end, worker)
+
+
+async def test_nobody_hosts_a_version_while_a_worker_that_has_it_lives(place: Place, tmp_db: str) -> None:
+    async with Engine(tmp_db, worker=False) as engine:
+        old = await asyncio.to_thread(place.worker, "old", shop("1.0.0"))
+        runs = [await engine.start("fulfil", id=f"r{n}") for n in range(5)]
+        new = await asyncio.to_thread(place.worker, "new", shop("2.0.0"))
+        for run in runs:
+            result = await run.result(timeout="20s")
+            assert all(str(one) == f"1.0.0 {old.pid}" for one in result)
+        assert len((await health(engine.connection)).workers) == 2
+        for worker in (new, old):
+            await asyncio.to_thread(end, worker)

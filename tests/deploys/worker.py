@@ -1,0 +1,37 @@
+"""A worker of the shop that is deployed in a folder: ``python worker.py URL FOLDER``. It ends on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import signal
+import sys
+
+import perdure
+
+
+async def main(url: str, folder: str, *options: str) -> None:
+    """Work until told to stop."""
+    sys.path.insert(0, folder)
+    shop = importlib.import_module("shop")
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with perdure.Engine(
+        url,
+        [shop],
+        concurrency=30,
+        lease="1.5s",
+        poll="100ms",
+        grace="2s",
+        max_deaths=50,
+        foreign_delay="300ms",
+        max_hosts=0 if "max_hosts=0" in options else 4,
+    ):
+        print("ready", flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(message)s")
+    asyncio.run(main(*sys.argv[1:]))
