@@ -24,6 +24,7 @@ from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
 from perdure.model.write import Outdated
+from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
-    from perdure.runtime.carried import Carried
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
 
@@ -110,7 +110,7 @@ class Engine(Operations):
         self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
-        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._loading)
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -167,6 +167,10 @@ class Engine(Operations):
             return None
         settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
         return plan_of(self.url, settings, self._version_options, carried)
+
+    def _loading(self) -> Plan | None:
+        """Return how processes are told to load a stored version; None where no other process sees the database."""
+        return self._plan(NOTHING if self._worker is None else self._worker.host.carried)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""

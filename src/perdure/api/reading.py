@@ -19,6 +19,7 @@ from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import GOING_ON, EventType, Status
 from perdure.replay.history import record
+from perdure.runtime.history import effective
 from perdure.version.resolution import HASH
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ async def recording(connection: Connection, run_id: str) -> History:
 async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
     """Return the last published value of a name. Raises `RunNotFound`."""
     _, rows = await row_and_log(connection, run_id)
-    for row in reversed(rows):
+    for row in reversed(effective(rows)):
         if row.type == EventType.VALUE_PUBLISHED and row.name == name:
             return connection.codec.decode(row.payload or b"null")
     return default

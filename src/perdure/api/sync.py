@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from perdure.api.engine import Engine
 from perdure.api.joining import record, run_id
+from perdure.api.sync_upgrades import SyncUpgrading
 from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
 from perdure.errors import UsageError
 from perdure.model.write import Outdated
@@ -111,7 +112,7 @@ class SyncQueueHandle:
         self._engine.wait(self._queue.resume(actor=actor, reason=reason))
 
 
-class SyncEngine:
+class SyncEngine(SyncUpgrading):
     """`Engine` for code without an event loop: scripts, Flask, Django. Takes the same arguments.
 
     Use it as a context manager. Its methods may be called from any thread.
@@ -271,7 +272,7 @@ class SyncEngine:
         return self.wait(self.engine.purge(run_id, reason=reason, actor=actor))
 
     def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
-        """Replay what is recorded of a run with the code given to this engine; see `Engine.check`."""
+        """Replay what is recorded of a run with other code; see `Engine.check`."""
         return self.wait(self.engine.check(run_id, to=to, processes=processes))
 
     def start_many(self, starts: Iterable[Start]) -> Sequence[SyncRun[Any]]:

@@ -9,6 +9,7 @@ from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
 from perdure.store.catalog.demand import Demand, demand_of
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
+from perdure.store.catalog.plans import MemoryPlans
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
     AliasRow,
@@ -103,7 +104,7 @@ class MemoryBlobs:
             return [self._blobs[sha256][0] for sha256 in dict.fromkeys(sha256s) if sha256 in self._blobs]
 
 
-class MemoryCatalog(MemoryBlobs):
+class MemoryCatalog(MemoryBlobs, MemoryPlans):
     """See the module."""
 
     def __init__(
@@ -114,7 +115,8 @@ class MemoryCatalog(MemoryBlobs):
         runs: Callable[[], Iterable[RunRow]],
         workers: Callable[[], Iterable[WorkerRow]],
     ) -> None:
-        super().__init__(check, lock, now, runs)
+        MemoryBlobs.__init__(self, check, lock, now, runs)
+        MemoryPlans.__init__(self)
         self._workers = workers
         self._count = 0
         self._releases: list[ReleaseRow] = []

@@ -15,6 +15,7 @@ from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
 from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
+from perdure.store.catalog.plans import SqlPlans
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
     ChangeRow,
@@ -59,7 +60,7 @@ _BUMP = ("bump_versions",)
 _MOST_DELETED = 1_000
 
 
-class SqlCatalog(SqlBlobs):
+class SqlCatalog(SqlBlobs, SqlPlans):
     """See the module."""
 
     def count(self) -> int:

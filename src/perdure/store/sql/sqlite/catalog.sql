@@ -170,3 +170,24 @@ inner join definition_version as v on r.id = v.release_id
 inner join version_label as l on v.id = l.version_id
 group by r.id, r.roots, v.workflow, v.id
 order by r.id
+
+-- add_plan: keep a plan of upgrades
+insert into upgrade_plan (id, workflow, to_version, label, selector, actor, at)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- add_item: keep what was found for one run
+insert into upgrade_item (plan_id, n, run_id, from_version, epoch, events, verdict)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- read_plan: a plan of upgrades
+select id, workflow, to_version, label, selector, actor, at from upgrade_plan where id = ?
+
+-- read_items: what was found for the runs of a plan
+select plan_id, n, run_id, from_version, epoch, events, verdict from upgrade_item
+where plan_id = ? order by n
+
+-- upgrades_by_plan: what was done by a plan
+select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at from run_upgrade where plan_id = ? order by at, run_id
+
+-- upgrades_of_run: every change of a run's version
+select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at from run_upgrade where run_id = ? order by new_epoch
