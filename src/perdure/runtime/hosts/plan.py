@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.errors import SignatureInvalid
+from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Entry, Job
+from perdure.version.signature import Content, fault, not_signed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
+    from perdure.version.ed25519 import TrustedKey
+    from perdure.version.survey import Release
 
 
 class Plan(NamedTuple):
@@ -24,6 +29,7 @@ class Plan(NamedTuple):
         max_hosts: how many hosts it may have.
         host_idle_s: how long a host stays with nothing to do.
         foreign_delay_s: how long a run waits for another worker that carries its version.
+        trusted: keys of which one must have signed a version, or it is refused; None where none is asked for.
     """
 
     url: str
@@ -34,6 +40,7 @@ class Plan(NamedTuple):
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
+    trusted: tuple[TrustedKey, ...] | None = None
 
     def is_own(self, definition: StoredDefinition, roots: tuple[str, ...], workflows: frozenset[str]) -> bool:
         """Whether a version is one of this application's: the same packages, or a workflow of a name it has."""
@@ -54,14 +61,28 @@ class Plan(NamedTuple):
             workflow = one.definition.workflow
             if workflow not in chosen or chosen[workflow].id != version_id:
                 chosen[workflow] = one
-        bootstrap = next((one.definition.bootstrap for one in hosted.definitions if one.definition.bootstrap), "")
+        refused = {one.id: cause for one in hosted.definitions if (cause := self._refusal(one, release)) is not None}
+        taken = [one for one in hosted.definitions if one.id not in refused]
+        bootstrap = next((one.definition.bootstrap for one in taken if one.definition.bootstrap), "")
         return Job(
-            release=name, tree=release.tree_sha256, manifest=dict(release.manifest),
-            roots=list(release.roots), entries=[_entry(one) for one in chosen.values()], cache=str(self.cache),
+            release=name, tree=release.tree_sha256, manifest=dict(release.manifest), roots=list(release.roots),
+            entries=[_entry(one) for one in chosen.values() if one.id not in refused],
+            refused={one.id: refused[one.id] for one in chosen.values() if one.id in refused}, cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
             distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
         )  # fmt: skip
+
+    def _refusal(self, stored: StoredDefinition, release: Release) -> Cause | None:
+        """Return why nothing of a version may be unpacked, let alone run."""
+        if self.trusted is None:
+            return None
+        content = Content(stored.definition, release.manifest, release.roots)
+        why = fault(content, stored.labels, stored.signatures, self.trusted)
+        if why is None:
+            return None
+        version = _entry(stored).version
+        return Cause(SignatureInvalid.code, version, str(not_signed(version, why)))
 
 
 def _entry(stored: StoredDefinition) -> Entry:
