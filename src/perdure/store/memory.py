@@ -212,9 +212,8 @@ class MemoryStore:
         check_values(record := upgrade_row(write, append.change))
         outcome = self._append(append, doubtful)
         if outcome is COMMITTED:
-            self._runs[row.id] = bound = self._runs[row.id]._replace(
-                version_id=write.to_version, workflow_version=write.label
-            )
+            bound = self._runs[row.id]._replace(version_id=write.to_version, workflow_version=write.label)
+            self._runs[row.id] = bound
             self._lines.woken(bound)
             self._catalog.upgraded(record)
         return outcome
@@ -231,8 +230,7 @@ class MemoryStore:
             return Closed(row.status)
         check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
-        row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
-        self._runs[message.run_id] = row
+        self._runs[message.run_id] = row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._lines.woken(row)
         self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
         return COMMITTED
