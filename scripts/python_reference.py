@@ -49,6 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "publish",
         "patched",
         "blocking",
+        "resource",
     ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),
