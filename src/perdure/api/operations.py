@@ -8,6 +8,7 @@ from perdure.api import acting, reading
 from perdure.api.forking import fork
 from perdure.api.queues import QueueHandle, list_queues
 from perdure.api.upgrades import Upgrades
+from perdure.api.version_use import OtherRuns, other_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -54,7 +55,7 @@ class Operations:
         Args:
             status: one state or several.
             workflow: workflow or its name.
-            version: version of the workflow.
+            version: label of the version, or the beginning of its hash.
             queue: name of the queue.
             tag: tags that the run must have.
             since: created at or after this time.
@@ -160,6 +161,18 @@ class Operations:
             UsageError: the name cannot name a queue.
         """
         return QueueHandle(self, name)
+
+    def carried_version(self, workflow: str) -> str | None:
+        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
+        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
+        return None if version is None else version.label
+
+    async def other_runs(self) -> tuple[OtherRuns, ...]:
+        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
+        versions = {} if self._worker is None else self._worker.host.carried.versions
+        own = {name: version.id for name, version in versions.items()}
+        found: tuple[OtherRuns, ...] = await self.connection.read(other_runs, self.connection.store, own)
+        return found
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox, or for runs to claim. Internal."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
 
-
+_PART = 16
+"""Writes that are tried together where somebody is in the way of one of a batch."""
 _CONTINUED = (Append, Create, Upgrade)
 """What adds to the log of a run, so that more may have been built on it."""
 
@@ -179,10 +180,14 @@ class Settlement:
             self._part(range(rest, places.stop))
 
     def _one_by_one(self, places: range) -> None:
-        """Apply each write by itself: each that is blocked costs a wait, and there is to be no second one for it."""
+        """Apply small parts, and of those that are blocked each write by itself.
+
+        Halving would find it in as few tries, but each that is blocked may cost a wait.
+        """
         if len(places) > 1:
-            for place in places:
-                self._part(range(place, place + 1))
+            size = _PART if len(places) > _PART else 1
+            for start in range(places.start, places.stop, size):
+                self._part(range(start, min(start + size, places.stop)))
             return
         run_id = run_of(self._batch[places[0]])
         self._outcomes[places[0]] = Blocked(run_id)
@@ -350,10 +355,8 @@ def run_of(write: Write) -> str:
             return write.message.run_id
         case Upgrade():
             return write.append.run_id
-        case SetQueue():
-            return ""
         case _:
-            return write.run_id
+            return "" if isinstance(write, SetQueue) else write.run_id
 
 
 def _asks_for_a_key(write: Write) -> bool:

@@ -154,9 +154,9 @@ class InstrumentedCatalog(InstrumentedPlans):
         """Return what code due runs of these queues need, and who has it."""
         return self._call("demand", self.inner.demand, queues, now)
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """See `perdure.store.catalog.base.Catalog.usage`."""
-        return self._call("version_usage", self.inner.usage)
+        return self._call("version_usage", self.inner.usage, statuses)
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,
                 dry_run: bool = False) -> Collected:  # fmt: skip

@@ -482,8 +482,11 @@ and status in (select value from json_each(?))
 -- and_workflow: condition: of this workflow
 and workflow = ?
 
--- and_version: condition: of this version
+-- and_version: condition: bound by this label
 and workflow_version = ?
+
+-- and_version_ids: condition: bound to one of some versions
+and version_id in (select cast(value as integer) from json_each(?))
 
 -- and_queue: condition: of this queue
 and queue = ?
