@@ -203,7 +203,7 @@ async def test_case_que_06_per_worker(url: str) -> None:
     Source: dbos-inc/dbos-transact-py#508.
     """
     queue = Queue("q", concurrency_per_worker=1)
-    await fill(url, queue, *(Start(job, f"job-{n}", 0.6, queue="q") for n in range(2)))
+    await fill(url, queue, *(Start(job, f"job-{n}", 2.0, queue="q") for n in range(2)))
     async with engine(url, [queue]) as one, engine(url, [queue]):
         await all_ended(one, 2)
         assert most_at_once() == 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.store.memory import MemoryStore
 from perdure.verify.evidence import SETTINGS, Case, Fact, Grave, QueueFacts, Standing
+from perdure.verify.versions import ALIASES, BLOBS, LABELS, RECORD, RELEASES, ROUTES, VERSIONS
 
 
 class MemoryEvidence:
@@ -60,7 +61,19 @@ class MemoryEvidence:
             yield row.queue, row.code, row.priority, row.partition_key or ""
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        return iter(())  # what is about versions is looked at where it has to be stored
+        catalog = self._store.catalog
+        held = {
+            BLOBS: [blob for blob, _ in catalog._blobs.values()],  # type: ignore[attr-defined]
+            RELEASES: catalog._releases,  # type: ignore[attr-defined]
+            VERSIONS: catalog._versions,  # type: ignore[attr-defined]
+            LABELS: catalog._labels,  # type: ignore[attr-defined]
+            ALIASES: catalog._aliases,  # type: ignore[attr-defined]
+            RECORD: catalog._changes,  # type: ignore[attr-defined]
+            ROUTES: [row for routes in catalog._routes.values() for rows in routes.values() for row in rows],  # type: ignore[attr-defined]
+        }
+        columns = sql.removeprefix("select ").partition(" from ")[0].split(", ")
+        for row in held[sql]:
+            yield tuple(getattr(row, column) for column in columns)
 
     def strays(self) -> Iterator[tuple[str, str]]:
         for table in ("_events", "_inbox", "_tags"):

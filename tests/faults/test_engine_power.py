@@ -22,7 +22,7 @@ import perdure
 async def count(run: int, n: int) -> str:
     return f"{run}-{n}" * 50
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def counting(run: int) -> int:
     for n in range(3):
         await count(run, n)

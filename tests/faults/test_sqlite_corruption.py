@@ -168,4 +168,5 @@ def test_damaged_pages_never_make_a_wrong_log(tmp_path: Path, kind: str) -> None
         path.write_bytes(b"".join(damaged))
         if path.stat().st_size:
             verdicts.append(look(path, logs))
-    assert verdicts.count("refused") + verdicts.count("detected") > len(verdicts) // 3
+    in_use = sum(int.from_bytes(page[3:5], "big") > 0 for page in pages[1:])  # cells: tables may be empty
+    assert verdicts.count("refused") + verdicts.count("detected") > in_use // 3

@@ -73,7 +73,7 @@ async def test_a_step_that_raises_leaves_nothing(database: fixtures.Database) ->
 @plain
 async def test_a_step_costs_one_commit(database: fixtures.Database, servers: Servers) -> None:
     """Two addresses, one database: the server is asked, not the URL."""
-    steps = 20
+    steps = 40
     own, apart = servers.proxy(database.server), servers.proxy(database.server)
     WHERE[:] = [WHERE[0]._replace(port=apart.port)]
 

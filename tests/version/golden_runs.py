@@ -1,7 +1,7 @@
 """Makes the golden database of this release: a stored version with runs in flight, as later releases will find it.
 
-``python -m tests.version.golden_runs`` writes ``golden/RELEASE.db.gz``, to be kept from then on. It is made anew only as
-long as the release is not published, and only if one of its migrations has changed; its timers are due a minute later.
+``python -m tests.version.golden_runs`` writes ``golden/RELEASE.db.gz``, to be kept from then on. It is made anew only
+while the release is not published, and only if one of its migrations has changed; its timers are due a minute later.
 What each run has to return is in its tag ``result``; each step says in ``$LEDGER`` that it was there.
 """
 

@@ -49,7 +49,7 @@ class PerdureError(Exception):
                 ("run", getattr(self, "run_id", None)),
                 ("step", getattr(self, "step", None)),
             )
-            if name and repr(name) not in text
+            if name and repr(name) not in text and f"{noun} {name}" not in text
         ]
         if where:
             text = f"{text} ({', '.join(where)})"

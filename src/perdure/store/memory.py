@@ -7,7 +7,6 @@ so that a test can open the same store again, but not the process.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
@@ -31,12 +30,16 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
 from perdure.store.base import Capabilities
 from perdure.store.catalog.memory import MemoryCatalog
+from perdure.store.clock import system_clock
 from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
+from perdure.store.settle import run_of
+from perdure.store.upgrade import refusal, upgrade_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,12 +67,6 @@ def open_store(url: str, options: StoreOptions) -> Store:
     return Instrumented(MemoryStore())
 
 
-def system_clock() -> Callable[[], int]:
-    """Return a clock that starts at the wall clock and is not moved by it afterwards."""
-    base = time.time_ns() - time.monotonic_ns()
-    return lambda: (base + time.monotonic_ns()) // 1000
-
-
 class MemoryStore:
     """Dictionaries under a lock."""
 
@@ -87,9 +84,8 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self.catalog: Catalog = MemoryCatalog(
-            self._check, self._lock, self.now, self._runs.values, self._workers.values
-        )
+        self._catalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values, self._workers.values)
+        self.catalog: Catalog = self._catalog
         """What is known of versions."""
 
     def open(self) -> None:
@@ -123,8 +119,8 @@ class MemoryStore:
                     outcome = self._write(write, doubtful)
                 except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
-                if outcome is not COMMITTED and isinstance(write, Append | Create):
-                    doubtful.add(write.run_id if isinstance(write, Append) else write.row.id)
+                if outcome is not COMMITTED and isinstance(write, Append | Create | Upgrade):
+                    doubtful.add(run_of(write))
                 outcomes.append(outcome)
             return outcomes
         finally:
@@ -140,6 +136,8 @@ class MemoryStore:
                 return self._send(write.message)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write, doubtful)
             case SetQueue():
                 check_values(value for _, value in write.values)
                 self._lines.set(write)
@@ -203,6 +201,22 @@ class MemoryStore:
         log.extend(write.events)
         self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
         return COMMITTED
+
+    def _upgrade(self, write: Upgrade, doubtful: set[str]) -> Outcome:
+        append = write.append
+        row, log = self._runs.get(append.run_id), self._events.get(append.run_id, [])
+        if row is None or append.change is None or append.events[0].seq <= len(log):
+            return self._append(append, doubtful)
+        if (refused := refusal(write, row, len(log), self.catalog.count)) is not None:
+            return refused
+        check_values(record := upgrade_row(write, append.change))
+        outcome = self._append(append, doubtful)
+        if outcome is COMMITTED:
+            after = self._runs[row.id]
+            self._runs[row.id] = after._replace(version_id=write.to_version, workflow_version=write.label)
+            self._lines.woken(self._runs[row.id])
+            self._catalog.upgraded(record)
+        return outcome
 
     def _soon(self, wake_at: int | None) -> int:
         now = self.now()
@@ -357,6 +371,7 @@ class MemoryStore:
             (not query.statuses or row.status in query.statuses)
             and query.workflow in (None, row.workflow)
             and query.version in (None, row.workflow_version)
+            and (not query.version_ids or row.version_id in query.version_ids)
             and query.queue in (None, row.queue)
             and self._tags[row.id] >= set(query.tags)
             and (query.since is None or row.created_at >= query.since)

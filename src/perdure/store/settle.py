@@ -27,7 +27,9 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
+from perdure.store.upgrade import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
     from perdure.model.queue import QueueRow
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
+
+
+_PART = 16
+"""Writes that are tried together where somebody is in the way of one of a batch."""
+
+_CONTINUED = (Append, Create, Upgrade)
+"""What adds to the log of a run, so that more may have been built on it."""
 
 
 class Doubt(Exception):
@@ -99,7 +108,7 @@ class Book(Protocol):
         ...
 
     def attempt(self, writes: Sequence[Write]) -> None:
-        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` comes alone.
+        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` or `Upgrade` comes alone.
 
         Raises:
             Exception: they cannot be applied; nothing of them is left.
@@ -173,10 +182,14 @@ class Settlement:
             self._part(range(rest, places.stop))
 
     def _one_by_one(self, places: range) -> None:
-        """Apply each write by itself: each that is blocked costs a wait, and there is to be no second one for it."""
+        """Apply small parts, and of those that are blocked each write by itself.
+
+        Halving would find it in as few tries, but each that is blocked may cost a wait.
+        """
         if len(places) > 1:
-            for place in places:
-                self._part(range(place, place + 1))
+            size = _PART if len(places) > _PART else 1
+            for start in range(places.start, places.stop, size):
+                self._part(range(start, min(start + size, places.stop)))
             return
         run_id = run_of(self._batch[places[0]])
         self._outcomes[places[0]] = Blocked(run_id)
@@ -196,7 +209,7 @@ class Settlement:
             self._look([run_of(write)])
             outcome = Failed(self._book.translate(error) or error)
         self._outcomes[place] = outcome
-        if outcome is not COMMITTED and isinstance(write, Append | Create):
+        if outcome is not COMMITTED and isinstance(write, _CONTINUED):
             self._doubtful.add(run_of(write))
 
     def _judge(self, places: range) -> tuple[list[int], int | None]:
@@ -206,8 +219,9 @@ class Settlement:
         for place in places:
             write = self._batch[place]
             run_id = run_of(write)
-            if isinstance(write, SetQueue):  # by itself: what comes behind it obeys
-                return (accepted, place) if accepted else ([place], place + 1)
+            alone = isinstance(write, SetQueue | Upgrade)  # what comes behind it obeys
+            if alone and accepted:
+                return accepted, place
             if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
@@ -215,7 +229,9 @@ class Settlement:
             if outcome is None:
                 accepted.append(place)
                 touched.add(run_id)
-            elif outcome is not COMMITTED and isinstance(write, Append | Create):
+                if alone:
+                    return accepted, place + 1
+            elif outcome is not COMMITTED and isinstance(write, _CONTINUED):
                 self._doubtful.add(run_id)
         return accepted, None
 
@@ -242,6 +258,8 @@ class Settlement:
                 return self._open(write.message.run_id)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write)
             case SetQueue():
                 return None
 
@@ -264,6 +282,18 @@ class Settlement:
         else:
             self._runs[write.run_id] = Standing(change.after, change.epoch, last.seq)
         return None
+
+    def _upgrade(self, write: Upgrade) -> Outcome | None:
+        run_id = write.append.run_id
+        before = self._runs.get(run_id)
+        outcome = self._append(write.append)
+        if outcome is not None or before is None:
+            return outcome
+        row = self._book.row(run_id)
+        outcome = Conflict(None) if row is None else refusal(write, row, before.tail, self._book.version_count)
+        if outcome is not None:
+            self._runs[run_id] = before
+        return outcome
 
     def _continues(self, write: Append) -> bool:
         """Whether an append builds on the log that is there, and not on what was refused: its chain tells.
@@ -325,6 +355,8 @@ def run_of(write: Write) -> str:
             return write.row.id
         case Send():
             return write.message.run_id
+        case Upgrade():
+            return write.append.run_id
         case SetQueue():
             return ""
         case _:
@@ -355,8 +387,8 @@ def has_happened(book: Book, batch: Sequence[Write], outcomes: Sequence[Outcome]
         if outcomes and outcomes[place] is not COMMITTED:
             continue
         match write:
-            case Append() | Create():
-                last = write.events[-1]
+            case Append() | Create() | Upgrade():
+                last = (write.append if isinstance(write, Upgrade) else write).events[-1]
                 return book.commit_id(last.run_id, last.seq) == last.commit_id
             case Purge():
                 grave = book.tombstone(write.run_id)

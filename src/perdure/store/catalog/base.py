@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from perdure.store.catalog.plans import Plans
 from perdure.version.known import Known
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class Blobs(Protocol):
         ...
 
 
-class Catalog(Blobs, Protocol):
+class Catalog(Blobs, Plans, Protocol):
     """What one database knows of versions. Every method may raise `StoreUnavailable` or `StoreCorrupt`."""
 
     def count(self) -> int:
@@ -328,8 +329,8 @@ class Catalog(Blobs, Protocol):
         """
         ...
 
-    def usage(self) -> list[VersionUsage]:
-        """Count the runs of each version, by state. May read every run."""
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
+        """Count the runs of each version, by state. Reads every run that is in one of the states; of all by default."""
         ...
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,

@@ -15,6 +15,7 @@ from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
 from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
+from perdure.store.catalog.plans import SqlPlans
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
     ChangeRow,
@@ -59,7 +60,7 @@ _BUMP = ("bump_versions",)
 _MOST_DELETED = 1_000
 
 
-class SqlCatalog(SqlBlobs):
+class SqlCatalog(SqlBlobs, SqlPlans):
     """See the module."""
 
     def count(self) -> int:
@@ -207,9 +208,10 @@ class SqlCatalog(SqlBlobs):
         """Return what code due runs of these queues need, and who has it."""
         return self._ground.read(lambda run: demand(run, queues, now))
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
-        return [VersionUsage._make(row) for row in self._ground.read(running([("version_usage",)]))[0]]
+        call = ("version_usage_of", tuple(statuses)) if statuses else ("version_usage",)
+        return [VersionUsage._make(row) for row in self._ground.read(running([call]))[0]]
 
     # ---- garbage ----
 
