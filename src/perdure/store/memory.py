@@ -154,8 +154,8 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
-        if write.version_count not in (None, self.catalog.count()):
-            return Outdated(self.catalog.count())
+        if write.version_count not in (None, count := self.catalog.count()):
+            return Outdated(count)
         check_row(row)
         check_values(value for event in write.events for value in event)
         check_values(text for tag in write.tags for text in tag)
@@ -212,9 +212,9 @@ class MemoryStore:
         check_values(record := upgrade_row(write, append.change))
         outcome = self._append(append, doubtful)
         if outcome is COMMITTED:
-            after = self._runs[row.id]
-            self._runs[row.id] = after._replace(version_id=write.to_version, workflow_version=write.label)
-            self._lines.woken(self._runs[row.id])
+            bound = self._runs[row.id]._replace(version_id=write.to_version, workflow_version=write.label)
+            self._runs[row.id] = bound
+            self._lines.woken(bound)
             self._catalog.upgraded(record)
         return outcome
 
@@ -230,8 +230,7 @@ class MemoryStore:
             return Closed(row.status)
         check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
-        row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
-        self._runs[message.run_id] = row
+        self._runs[message.run_id] = row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._lines.woken(row)
         self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
         return COMMITTED
