@@ -69,6 +69,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "patched",
         "resource",
         "blocking",
+        "resource",
     ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),

@@ -11,7 +11,8 @@ import pytest
 from perdure import Engine, Status
 from perdure.errors import InvalidValue, UnknownVersion
 from tests.cli.conftest import Shell
-from tests.deploys.test_parking import Place, begun, end, shop, until
+from tests.deploys.place import Place, end, until
+from tests.deploys.test_parking import begun, shop
 from tests.process import Spawner
 
 pytestmark = pytest.mark.timeout(60)

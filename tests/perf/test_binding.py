@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from typing import Any
 
 import pytest
 
@@ -35,7 +37,7 @@ async def unbound(number: int) -> int:
     return number
 
 
-async def taken(engine: Engine, flow: perdure.Workflow[[int], int]) -> tuple[float, float]:
+async def taken(engine: Engine, flow: perdure.Workflow[[int], Coroutine[Any, Any, int]]) -> tuple[float, float]:
     """Return seconds, and seconds of processor time, of a few hundred runs."""
     began, cpu = perf_counter(), process_time()
     await asyncio.gather(*(engine.run(flow, n) for n in range(RUNS)))
