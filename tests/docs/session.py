@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PROGRAMS = {
     "python": (sys.executable, "-u"),
     "perdure": (sys.executable, "-m", "perdure"),
+    "sleep": ("sleep",),
 }
 ANY = "..."
 """Stands for any text in a line that a page shows."""
@@ -57,6 +58,8 @@ class Session:
             return
         words = shlex.split(command.removesuffix("&"))
         around = {"XDG_CACHE_HOME": str(self._folder / "cache")}
+        while "=" in words[0]:
+            name, _, around[name] = words.pop(0).partition("=")
         child = self._spawn(*PROGRAMS[words[0]], *words[1:], env=around, folder=self._folder)
         if command.endswith("&"):
             self._jobs[max(self._jobs, default=0) + 1] = child
