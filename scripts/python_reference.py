@@ -70,6 +70,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "patched",
         "resource",
         "blocking",
+        "resource",
     ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
+from perdure.api.hosts import Hosts
 from perdure.api.joining import record_async, run_id
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
@@ -70,6 +71,7 @@ class Engine(Operations):
 
     Attributes:
         versions, routes: the versions of workflows, and which new runs start on (not the queues they are put on).
+        hosts: the processes that run versions which nobody was deployed with.
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.
@@ -106,12 +108,13 @@ class Engine(Operations):
         registrar = registrars(self._store, self._workflows, self._version_options)
         self.versions: Versions = Versions(self, registrar, self._version_options.trusted_keys)
         self.routes: VersionRoutes = VersionRoutes(self)
+        self.hosts: Hosts = Hosts(self)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
-        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._loading)
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._plan)
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -162,16 +165,13 @@ class Engine(Operations):
         carried: Carried = await connection.read(registrar.register)
         return carried
 
-    def _plan(self, carried: Carried) -> Plan | None:
-        """Return how version hosts are made; None where there is no other process that could see the database."""
-        if carried.is_host or not self._store.capabilities.shared:
-            return None
-        settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
-        return plan_of(self.url, settings, self._version_options, carried)
-
-    def _loading(self) -> Plan | None:
+    def _plan(self, carried: Carried | None = None) -> Plan | None:
         """Return how processes are told to load a stored version; None where no other process sees the database."""
-        return self._plan(NOTHING if self._worker is None else self._worker.host.carried)
+        if not self._store.capabilities.shared:
+            return None
+        known = NOTHING if self._worker is None else self._worker.host.carried
+        settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
+        return plan_of(self.url, settings, self._version_options, carried or known)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""
@@ -243,11 +243,6 @@ class Engine(Operations):
     def worker_name(self) -> str | None:
         """Name of the worker, as people see it; None for a client."""
         return None if self._worker is None else self._worker.name
-
-    def carried_version(self, workflow: str) -> str | None:
-        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
-        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
-        return None if version is None else version.label
 
     @property
     def starts(self) -> Starts:

@@ -57,7 +57,7 @@ async def fork(
             history = record(create.row, create.events, connection.codec)
             verdict = await engine.checker.check_stored(connection, history, target)
             if not verdict.is_safe:
-                raise UpgradeRefused(f"{verdict}; not forked.")
+                raise UpgradeRefused(f"{verdict}; not forked.", verdict=verdict)
         outcome = await connection.write(create)
         if isinstance(outcome, Committed):
             engine.queue_changed()

@@ -30,6 +30,37 @@ PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostInfo:
+    """A version host as the database knows it.
+
+    Attributes:
+        id: its incarnation, new with each start.
+        worker: id of the worker that started it.
+        machine: where it is.
+        pid: process.
+        started_at: when it began.
+        workflows: workflows it runs.
+        versions: numbers of the versions it carries.
+    """
+
+    id: str
+    worker: str
+    machine: str
+    pid: int
+    started_at: datetime
+    workflows: tuple[str, ...]
+    versions: tuple[int, ...]
+
+
+def to_host(row: WorkerRow) -> HostInfo:
+    """Return the version host of a row."""
+    return HostInfo(
+        id=row.id, worker=row.parent or "", machine=row.host, pid=row.pid, started_at=moment(row.started_at),
+        workflows=tuple(msgspec.json.decode(row.workflows)), versions=tuple(msgspec.json.decode(row.versions)),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
     """A worker as the database knows it.
 

@@ -162,6 +162,11 @@ class Operations:
         """
         return QueueHandle(self, name)
 
+    def carried_version(self, workflow: str) -> str | None:
+        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
+        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
+        return None if version is None else version.label
+
     async def other_runs(self) -> tuple[OtherRuns, ...]:
         """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
         versions = {} if self._worker is None else self._worker.host.carried.versions

@@ -343,9 +343,7 @@ async def build_filter(
         known = ", ".join(Status)
         message = f"there is no status {status!r}; there are {known}"
         raise UsageError(message) from None
-    before = None
-    if cursor is not None:
-        before = await _place_of(connection, cursor)
+    before = None if cursor is None else await _place_of(connection, cursor)
     workflow = getattr(workflow, "name", workflow)
     for what, name in (("workflow", workflow), ("version", version), ("queue", queue)):
         if name is not None:

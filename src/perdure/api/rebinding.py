@@ -149,9 +149,7 @@ class Rebinding:
             return False
         if run_id in self._terms.forced:
             return True
-        error = UpgradeRefused(f"{f'{stale.text} ' if stale else ''}{verdict}; not upgraded.")
-        error.verdict = verdict  # type: ignore[attr-defined]
-        raise error
+        raise UpgradeRefused(f"{f'{stale.text} ' if stale else ''}{verdict}; not upgraded.", verdict=verdict)
 
     async def note(self, applied: int) -> None:
         """Record with the version that runs came to it."""

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
+from perdure.api.hosts import SyncHosts
 from perdure.api.joining import record, run_id
 from perdure.api.sync_upgrades import SyncUpgrading
 from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
@@ -120,6 +121,7 @@ class SyncEngine(SyncUpgrading):
     Attributes:
         versions: the versions of workflows; see `Versions`.
         routes: which versions new runs start on; see `VersionRoutes`.
+        hosts: the processes that run versions which nobody was deployed with; see `Hosts`.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class SyncEngine(SyncUpgrading):
         self.engine: Engine = Engine(url, workflows, **options)
         self.versions: SyncVersions = SyncVersions(self)
         self.routes: SyncVersionRoutes = SyncVersionRoutes(self)
+        self.hosts: SyncHosts = SyncHosts(self.wait, self.engine.hosts)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0

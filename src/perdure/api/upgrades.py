@@ -15,7 +15,7 @@ from perdure.api.planning import Selector, select
 from perdure.api.reading import moment
 from perdure.api.rebinding import Rebinding, Terms, take_back
 from perdure.api.upgrading import Recast
-from perdure.errors import InvalidValue, PerdureError, UsageError
+from perdure.errors import InvalidValue, PerdureError, UpgradeBusy, UpgradeRefused, UsageError
 from perdure.model.duration import microseconds
 from perdure.replay.verdict import Verdict
 from perdure.store.catalog.plans import ItemRow, PlanRow
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ACCEPTED: Final = ("args-differ",)
 State = Literal["planned", "applied", "reverted"]
 Outcome = Literal["applied", "done", "busy", "refused", "failed"]
+_OUTCOMES: Final[dict[str, Outcome]] = {UpgradeBusy.code: "busy", UpgradeRefused.code: "refused"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +222,7 @@ async def _applied(rebinding: Rebinding, run: PlannedRun) -> UpgradeResult:
     try:
         done = await rebinding.apply(run.run_id, run.from_version_id, (run.epoch, run.events), run.verdict)
     except PerdureError as error:
-        outcome: Outcome = {"upgrade_busy": "busy", "upgrade_refused": "refused"}.get(error.code, "failed")  # type: ignore[assignment]
+        outcome = _OUTCOMES.get(error.code, "failed")
         verdict = getattr(error, "verdict", None)
         return UpgradeResult(run_id=run.run_id, outcome=outcome, text=str(error), verdict=verdict, error=error)
     return UpgradeResult(

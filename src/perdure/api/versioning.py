@@ -188,8 +188,10 @@ def hosted_settings(settings: Settings, durability: str, codecs: Any, only: str 
     return {**given, **spans, **counts, **({} if only is None else {"only": only})}
 
 
-def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried: Carried) -> Plan:
-    """Return how version hosts are made."""
+def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried: Carried) -> Plan | None:
+    """Return how version hosts are made; None in one."""
+    if carried.is_host:
+        return None
     return Plan(
         url, settings, _cache(), frozenset(carried.roots), carried.folders, options.max_hosts, options.host_idle_s,
         options.foreign_delay_s, options.trusted_keys if options.require_signed else None,

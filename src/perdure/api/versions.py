@@ -84,7 +84,7 @@ class Versions(_Asking):
 
     async def list(self, workflow: Any = None) -> tuple[VersionInfo, ...]:
         """Return the versions of a workflow, or of all, those with the greatest labels first."""
-        name = None if workflow is None else _name(workflow)
+        name = None if workflow is None else name_of(workflow)
         return await self._ask(version_reading.listed, name)
 
     async def get(self, workflow: Any, version: str) -> VersionDetail:
@@ -93,7 +93,7 @@ class Versions(_Asking):
         Raises:
             UnknownVersion: there is no such version.
         """
-        return await self._ask(version_reading.detail, _name(workflow), _version(version))
+        return await self._ask(version_reading.detail, name_of(workflow), _version(version))
 
     async def diff(self, workflow: Any, a: str, b: str, *, sources: bool = False) -> VersionDiff:
         """Return what differs between two versions.
@@ -108,7 +108,7 @@ class Versions(_Asking):
             UnknownVersion: there is no such version.
             VersionPurged: the files are asked for, and are no longer stored.
         """
-        return await self._ask(version_reading.diff, _name(workflow), _version(a), _version(b), sources=sources)
+        return await self._ask(version_reading.diff, name_of(workflow), _version(a), _version(b), sources=sources)
 
     async def log(self, workflow: Any, since: datetime | None = None, limit: int = 100) -> tuple[VersionChange, ...]:
         """Return the record of changes of versions and routes, newest first.
@@ -121,11 +121,11 @@ class Versions(_Asking):
         if type(limit) is not int or limit < 0:
             message = f"limit must be a whole number of at least 0, not {limit!r}"
             raise InvalidValue(message)
-        return await self._ask(version_reading.changes, _name(workflow), reading.stored_moment(since, "since"), limit)
+        return await self._ask(version_reading.changes, name_of(workflow), reading.stored_moment(since, "since"), limit)
 
     async def labels(self, workflow: Any) -> tuple[LabelInfo, ...]:
         """Return the labels of a workflow, greatest first."""
-        return await self._ask(version_reading.labels, _name(workflow))
+        return await self._ask(version_reading.labels, name_of(workflow))
 
     async def publish(
         self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, sign: KeySource | None = None,
@@ -171,7 +171,7 @@ class Versions(_Asking):
         """
         by = version_acting.Why(actor or default_actor(), reason)
         with_key = read_signing_key(key)
-        return await self._ask(version_signing.sign_stored, _name(workflow), _version(version), with_key, by)
+        return await self._ask(version_signing.sign_stored, name_of(workflow), _version(version), with_key, by)
 
     async def check(
         self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, against: str = "newest"
@@ -234,7 +234,7 @@ class Versions(_Asking):
             UnknownVersion: there is no version before.
         """
         by = version_acting.why(actor, reason)
-        return await self._ask(version_acting.roll_back, _name(workflow), by)
+        return await self._ask(version_acting.roll_back, name_of(workflow), by)
 
     async def source(self, workflow: Any, version: str, file: str | None = None) -> dict[str, bytes]:
         """Return the stored files of a version by path, or one of them, each checked against its hash.
@@ -244,7 +244,7 @@ class Versions(_Asking):
             VersionPurged: its code is no longer stored.
             SnapshotCorrupt: what is stored is not what was registered.
         """
-        return await self._ask(version_reading.source, _name(workflow), _version(version), file)
+        return await self._ask(version_reading.source, name_of(workflow), _version(version), file)
 
     async def verify(self, workflow: Any, version: str) -> VersionCheck:
         """Read all that is stored of a version, compare it with its hashes, and say who signed it. Executes nothing.
@@ -253,7 +253,7 @@ class Versions(_Asking):
             UnknownVersion: there is no such version.
             VersionPurged: its code is no longer stored.
         """
-        return await self._ask(version_signing.verified, _name(workflow), _version(version), self._trusted)
+        return await self._ask(version_signing.verified, name_of(workflow), _version(version), self._trusted)
 
     async def of(self, run_id: str) -> BindingInfo:
         """Return the version a run is bound to, why, and the version that each of its operations was recorded under.
@@ -288,7 +288,7 @@ class Versions(_Asking):
         self, workflow: Any, version: str, status: VersionStatus, actor: str | None, reason: str
     ) -> VersionInfo:
         by = version_acting.why(actor, reason)
-        return await self._ask(version_acting.set_status, _name(workflow), _version(version), status, by)
+        return await self._ask(version_acting.set_status, name_of(workflow), _version(version), status, by)
 
 
 class VersionRoutes(_Asking):
@@ -301,7 +301,7 @@ class VersionRoutes(_Asking):
 
     async def show(self, workflow: Any) -> tuple[RouteInfo, ...]:
         """Return the routes of a workflow by channel. Without one for ``default`` all new runs start on the newest."""
-        return await self._ask(version_reading.routes, _name(workflow))
+        return await self._ask(version_reading.routes, name_of(workflow))
 
     async def set(
         self, workflow: Any, weights: Mapping[str, float], *, channel: str = _DEFAULT, reason: str,
@@ -326,7 +326,7 @@ class VersionRoutes(_Asking):
         """
         by = version_acting.why(actor, reason)
         checked = {_version(version): weight for version, weight in weights.items()}
-        return await self._ask(version_acting.set_route, _name(workflow), channel, checked, by)
+        return await self._ask(version_acting.set_route, name_of(workflow), channel, checked, by)
 
     async def promote(
         self, workflow: Any, *, channel: str = _DEFAULT, reason: str, actor: str | None = None
@@ -343,26 +343,27 @@ class VersionRoutes(_Asking):
             UnknownVersion: there is no version that could be the default.
         """
         by = version_acting.why(actor, reason)
-        return await self._ask(version_acting.promote, _name(workflow), channel, by)
+        return await self._ask(version_acting.promote, name_of(workflow), channel, by)
 
     async def clear(
         self, workflow: Any, *, channel: str = _DEFAULT, reason: str, actor: str | None = None
     ) -> RouteInfo:
         """Take a route away; starts that name its channel are refused, unless that is ``default``. See `promote`."""
         by = version_acting.why(actor, reason)
-        return await self._ask(version_acting.clear_route, _name(workflow), channel, by)
+        return await self._ask(version_acting.clear_route, name_of(workflow), channel, by)
 
     async def lead_to(self, workflow: Any, version: str, *, reason: str, actor: str | None = None) -> RouteInfo | None:
         """Let new runs start on one version, whatever is newer. Returns None if they do already; see `promote`."""
         by = version_acting.why(actor, reason)
-        return await self._ask(version_acting.lead_to, _name(workflow), _version(version), by)
+        return await self._ask(version_acting.lead_to, name_of(workflow), _version(version), by)
 
 
 def _collected(workflows: Iterable[Any] | None) -> dict[str, WorkflowDefinition] | None:
     return None if workflows is None else dict(collect(workflows)[0])
 
 
-def _name(workflow: Any) -> str:
+def name_of(workflow: Any) -> str:
+    """Return the name of a workflow that is given by itself or by its name. Raises `UsageError`."""
     return check_name(getattr(workflow, "name", workflow), "a workflow's name")
 
 

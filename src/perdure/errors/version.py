@@ -106,9 +106,17 @@ class UpgradeBusy(VersionError):
 
 
 class UpgradeRefused(VersionError):
-    """What the check of the run's history found is not accepted."""
+    """What the check of the run's history found is not accepted.
+
+    Attributes:
+        verdict: The `Verdict`; None where there was no check.
+    """
 
     code = "upgrade_refused"
+
+    def __init__(self, text: str = "", *, verdict: Any = None) -> None:
+        super().__init__(text)
+        self.verdict: Any = verdict
 
 
 class UpgradeStale(VersionError):

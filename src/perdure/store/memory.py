@@ -154,8 +154,8 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
-        if write.version_count not in (None, self.catalog.count()):
-            return Outdated(self.catalog.count())
+        if write.version_count not in (None, count := self.catalog.count()):
+            return Outdated(count)
         check_row(row)
         check_values(value for event in write.events for value in event)
         check_values(text for tag in write.tags for text in tag)
@@ -167,7 +167,29 @@ class MemoryStore:
         return COMMITTED
 
     def _append(self, write: Append, doubtful: set[str]) -> Outcome:
-        row = self._runs.get(write.run_id)
+        if (refused := self._refuses(write, doubtful)) is not None:
+            return refused
+        row, change = self._runs[write.run_id], write.change
+        if change is not None:
+            wake_at = change.wake_at
+            if row.inbox_n > change.inbox_seen and change.after in _WAKEABLE:
+                wake_at = self._soon(wake_at)
+            row = row._replace(
+                status=change.after, epoch=change.epoch, owner=change.owner, wake_at=wake_at, detail=change.detail,
+                updated_at=change.at,
+            )  # fmt: skip
+            check_row(row)
+        check_values(value for event in write.events for value in event)
+        self._runs[write.run_id] = row
+        if change is not None:
+            self._lines.woken(row)
+        self._events[write.run_id].extend(write.events)
+        self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
+        return COMMITTED
+
+    def _refuses(self, write: Append, doubtful: set[str]) -> Outcome | None:
+        """Return the answer to an append that is not to be applied."""
+        row, change = self._runs.get(write.run_id), write.change
         if row is None:
             return Conflict(None)
         log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
@@ -178,45 +200,23 @@ class MemoryStore:
             return Conflict(tail)
         if write.run_id in doubtful and broken_link(write.run_id, tail_of(log[-1]), write.events) is not None:
             return Conflict(tail)
-        change = write.change
-        if change is not None:
-            if (row.status, row.epoch) != (change.before, change.epoch_before):
-                return Conflict(tail)
-            wake_at = change.wake_at
-            if row.inbox_n > change.inbox_seen and change.after in _WAKEABLE:
-                wake_at = self._soon(wake_at)
-            row = row._replace(
-                status=change.after,
-                epoch=change.epoch,
-                owner=change.owner,
-                wake_at=wake_at,
-                detail=change.detail,
-                updated_at=change.at,
-            )
-            check_row(row)
-        check_values(value for event in write.events for value in event)
-        self._runs[write.run_id] = row
-        if change is not None:
-            self._lines.woken(row)
-        log.extend(write.events)
-        self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
-        return COMMITTED
+        moved = change is not None and (row.status, row.epoch) != (change.before, change.epoch_before)
+        return Conflict(tail) if moved else None
 
     def _upgrade(self, write: Upgrade, doubtful: set[str]) -> Outcome:
-        append = write.append
-        row, log = self._runs.get(append.run_id), self._events.get(append.run_id, [])
-        if row is None or append.change is None or append.events[0].seq <= len(log):
-            return self._append(append, doubtful)
-        if (refused := refusal(write, row, len(log), self.catalog.count)) is not None:
+        append, change = write.append, write.append.change
+        if (refused := self._refuses(append, doubtful)) is None:
+            refused = refusal(write, self._runs[append.run_id], append.events[0].seq - 1, self.catalog.count)
+        if refused is not None:
             return refused
-        check_values(record := upgrade_row(write, append.change))
-        outcome = self._append(append, doubtful)
-        if outcome is COMMITTED:
-            after = self._runs[row.id]
-            self._runs[row.id] = after._replace(version_id=write.to_version, workflow_version=write.label)
-            self._lines.woken(self._runs[row.id])
-            self._catalog.upgraded(record)
-        return outcome
+        assert change is not None  # noqa: S101 - an upgrade always changes the run
+        check_values(record := upgrade_row(write, change))
+        self._append(append, set())
+        row = self._runs[append.run_id]
+        row = self._runs[row.id] = row._replace(version_id=write.to_version, workflow_version=write.label)
+        self._lines.woken(row)
+        self._catalog.upgraded(record)
+        return COMMITTED
 
     def _soon(self, wake_at: int | None) -> int:
         now = self.now()
@@ -230,8 +230,7 @@ class MemoryStore:
             return Closed(row.status)
         check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
-        row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
-        self._runs[message.run_id] = row
+        self._runs[message.run_id] = row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._lines.woken(row)
         self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
         return COMMITTED

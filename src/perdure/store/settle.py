@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
 
-
 _PART = 16
 """Writes that are tried together where somebody is in the way of one of a batch."""
-
 _CONTINUED = (Append, Create, Upgrade)
 """What adds to the log of a run, so that more may have been built on it."""
 
@@ -357,10 +355,8 @@ def run_of(write: Write) -> str:
             return write.message.run_id
         case Upgrade():
             return write.append.run_id
-        case SetQueue():
-            return ""
         case _:
-            return write.run_id
+            return "" if isinstance(write, SetQueue) else write.run_id
 
 
 def _asks_for_a_key(write: Write) -> bool:

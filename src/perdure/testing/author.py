@@ -138,7 +138,8 @@ class Author:
     ) -> Upgrade:  # fmt: skip
         """Return an operator's upgrade of the run, due now unless ``wake_at`` says when."""
         facts = json.dumps({"from_version": from_version, "to_version": to_version}).encode()
-        append = self.move(EventType.RUN_UPGRADED, wake_at=self.at if wake_at is None else wake_at, facts=facts)
+        due = None if self.status is Status.PAUSED else self.at if wake_at is None else wake_at
+        append = self.move(EventType.RUN_UPGRADED, wake_at=due, facts=facts)
         label = f"{to_version}.0.0"
         return Upgrade(
             append, from_version, to_version, label, plan_id, forced=False, actor="ada", reason="double charge",

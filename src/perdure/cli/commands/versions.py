@@ -311,3 +311,30 @@ def _channels(routes: Sequence[RouteInfo], info: VersionInfo) -> list[str]:
     """Return the channels whose route leads to a version."""
     labels = set(info.labels)
     return [route.channel for route in routes if any(arm.label in labels for arm in route.arms)]
+
+
+@command.command("host-env")
+@click.argument("version", metavar="WORKFLOW@V", type=options.VERSION)
+@options.database
+@click.option(
+    "--set", "given", metavar="K=V", multiple=True, type=options.PAIR, help="Set a variable; may be repeated."
+)
+@click.option("--unset", "taken", metavar="K", multiple=True, help="Take a variable away; may be repeated.")
+@click.option("--reason", default="", help="Why; kept in the record of changes. Needed to change something.")
+@click.option("--actor", help="Who acts; kept in the record. The system user by default.")
+def host_env(
+    *, version: Named, db: str, given: tuple[tuple[str, str], ...], taken: tuple[str, ...], reason: str,
+    actor: str | None,
+) -> None:  # fmt: skip
+    """Show or set the environment of the version hosts of a version, for what its code reads and nobody sets any more.
+
+    The variables are kept in the database as they are given: no place for secrets. Runs that are parked because the
+    code could not be loaded go on by themselves once it can.
+    """
+    variables: dict[str, str | None] = {**dict(given), **dict.fromkeys(taken)}
+    if variables:
+        held = act(db, lambda engine: engine.hosts.set_environment(*version, variables, reason=reason, actor=actor))
+    else:
+        held = read(db, lambda engine: engine.hosts.environment(*version))
+    for name, value in held.items():
+        print_line(f"{name}={value}")

@@ -61,7 +61,7 @@ default of 700 made the collector look for them all the time."""
 @click.option("--promote", is_flag=True,
               help="Let new runs start on this worker's versions, also where they are not the newest.")  # fmt: skip
 @click.option("--max-hosts", type=click.IntRange(0, 1000), default=4, show_default=True,
-              help="Version hosts at once; 0: runs of other versions wait for a worker that carries them.")  # fmt: skip
+              help="Version hosts at once; 0: none, and runs of other versions are parked.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
 def command(

@@ -71,6 +71,11 @@ class Plan(NamedTuple):
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
             distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
+            environment={
+                name: value
+                for one in chosen.values()
+                for name, value in hosted.environments.get(one.id, {}).items()
+            },
         )  # fmt: skip
 
     def _refusal(self, stored: StoredDefinition, release: Release) -> Cause | None:

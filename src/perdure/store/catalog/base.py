@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 Action = Literal[
     "published", "labelled", "withdrawn", "restored", "closed", "purged", "route_set", "load_failed", "env_mismatch",
-    "upgrade_applied", "signed",
+    "host_env_set", "upgrade_applied", "signed",
 ]  # fmt: skip
-NOTED: Final[tuple[Action, ...]] = ("load_failed", "env_mismatch", "upgrade_applied")
+NOTED: Final[tuple[Action, ...]] = ("load_failed", "env_mismatch", "upgrade_applied", "host_env_set")
 """What happens to a version and changes nothing of it."""
 MOST_NAMED: Final = 200
 """How many changed files a row of the record names."""
@@ -159,11 +159,13 @@ class HostedRelease(NamedTuple):
         stored: the release.
         definitions: the versions that came with it first and are not purged.
         elsewhere: first-party names of other releases that are not its own, to a version that has each.
+        environments: version to the variables that were set for its hosts, of those for which any were.
     """
 
     stored: StoredRelease
     definitions: tuple[StoredDefinition, ...]
     elsewhere: Mapping[str, str]
+    environments: Mapping[int, Mapping[str, str]] = {}
 
 
 class VersionUsage(NamedTuple):

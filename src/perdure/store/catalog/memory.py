@@ -21,6 +21,7 @@ from perdure.store.catalog.rows import (
     change_of,
     detail_text,
     elsewhere,
+    environments,
     known_label,
     known_version,
     manifest_of,
@@ -314,7 +315,13 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
             if row.release_id == one.id
         ]
         found = tuple(one for version_id in ids if (one := self.definition(version_id)) is not None)
-        return HostedRelease(stored, found, elsewhere(stored, others))
+        of_release = {row.id for row in self._versions if row.release_id == release_id}
+        set_ = [
+            (row.version_id, row.detail)
+            for row in self._changes
+            if row.action == "host_env_set" and row.version_id in of_release
+        ]
+        return HostedRelease(stored, found, elsewhere(stored, others), environments(set_))
 
     def demand(self, queues: Sequence[str], now: int) -> Demand:
         """Return what code due runs of these queues need, and who has it."""

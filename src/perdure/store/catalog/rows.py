@@ -279,3 +279,8 @@ def elsewhere(stored: StoredRelease, others: Iterable[Sequence[Any]]) -> dict[st
                 if name not in stored.release.roots:
                     found[name] = f"{workflow}@{label}"
     return found
+
+
+def environments(rows: Iterable[Sequence[Any]]) -> dict[int, dict[str, str]]:
+    """Return what was set for hosts, by version: of each the last. Rows are a version and a detail as JSON."""
+    return {version_id: json.loads(detail)["environment"] for version_id, detail in rows}

@@ -25,6 +25,7 @@ from perdure.store.catalog.rows import (
     definition_of,
     detail_text,
     elsewhere,
+    environments,
     known_version,
     manifest_of,
     route_detail,
@@ -219,9 +220,10 @@ class SqlCatalog(SqlBlobs, SqlPlans):
         stored = self.release(release_id)
         if stored is None:
             return None
-        ids, others = self._ground.read(running([("release_versions", release_id), ("other_roots",)]))
+        calls = [("release_versions", release_id), ("other_roots",), ("host_environments", release_id)]
+        ids, others, set_ = self._ground.read(running(calls))
         found = tuple(one for (version_id,) in ids if (one := self.definition(version_id)) is not None)
-        return HostedRelease(stored, found, elsewhere(stored, others))
+        return HostedRelease(stored, found, elsewhere(stored, others), environments(set_))
 
     def demand(self, queues: Sequence[str], now: int) -> Demand:
         """Return what code due runs of these queues need, and who has it."""

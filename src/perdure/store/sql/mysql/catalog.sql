@@ -199,3 +199,8 @@ select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reas
 
 -- upgrades_of_run: every change of a run's version
 select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at from run_upgrade where run_id = ? order by new_epoch
+
+-- host_environments: what was set for the version hosts of a release's versions, oldest first
+select c.version_id, c.detail from version_change as c
+inner join definition_version as v on c.version_id = v.id
+where c.action = 'host_env_set' and v.release_id = ? order by c.n
