@@ -117,7 +117,7 @@ ADVICE: dict[str, str] = {
     "environment_mismatch": "Install what the message names, or upgrade the runs.",
     "host_crashed": "Look in the worker's log for the host's last words; upgrade the runs if the old code is at fault.",
     "not_published": "Publish the code before you start workers with it.",
-    "signature_invalid": "Look at what is stored, and sign it if it is right: `perdure versions sign`; or trust the key.",
+    "signature_invalid": "Look at what is stored; sign it if it is right (`perdure versions sign`), or trust the key.",
     "snapshot_corrupt": "Find out who altered the database; restore it from a backup.",
     "snapshot_too_large": "Name the data that belongs to the workflow with `resources`, or leave large files out.",
     "unbumped_change": "Bump the version in the decorator; the message names the files that differ.",

@@ -35,7 +35,7 @@ def shop(label: str, name: str = "fulfil") -> str:
 
         @perdure.step
         async def say() -> str:
-            return "{label}"
+            return "{label}" + os.environ.get("SET_BY_DATABASE", "")
 
         @perdure.workflow(name="{name}", version="{label}")
         async def fulfil() -> str:
@@ -125,8 +125,12 @@ def published(place: Place) -> None:
     place.forget()
 
 
-async def test_what_is_signed_runs_in_a_host(place: Place) -> None:
+async def test_what_is_signed_runs_in_a_host_and_nobody_else_sets_its_environment(place: Place) -> None:
     await asyncio.to_thread(published, place)
+    done = place.command(
+        "versions", "host-env", "fulfil@1.0.0", "--set", "SET_BY_DATABASE=x", "--reason", "because"
+    ).finish(30)
+    assert done.code == 0, done.err
     worker = place.worker("v2", shop("2.0.0"), "--registration", "published-only")
     async with Engine(place.url, worker=False) as engine:
         run = await start(engine)
@@ -134,6 +138,7 @@ async def test_what_is_signed_runs_in_a_host(place: Place) -> None:
         assert await run.result() == "1.0.0"
     assert place.traces == ["1.0.0", "2.0.0"]
     place.stop(worker)
+    assert "SET_BY_DATABASE: not set, as only what is signed counts here" in worker.err
 
 
 # ---- what was altered ----

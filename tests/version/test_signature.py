@@ -18,6 +18,7 @@ from perdure.version.ed25519 import is_valid, read_signing_key, read_trusted_key
 from perdure.version.known import KnownLabel
 from perdure.version.manifest import ManifestFile
 from perdure.version.signature import Content, Signature, fault, not_signed, sign, state_of, statement
+from perdure.version.survey import Release
 from tests.keys import KeyFiles, make_keys
 
 DEPENDENCIES = Dependencies("3.12", 1, {"a": "1"}, {}, Lock("uv.lock", "a==1\n", "aa"))
@@ -26,7 +27,8 @@ DEFINITION = Definition(
     DEPENDENCIES,
 )  # fmt: skip
 MANIFEST = {"shop/flow.py": ManifestFile("aa" * 32, 10), "shop/late.py": ManifestFile("bb" * 32, 20)}
-CONTENT = Content(DEFINITION, MANIFEST, ("shop",))
+RELEASE = Release("name", MANIFEST, ("shop",), DEPENDENCIES)
+CONTENT = Content(DEFINITION, RELEASE)
 LABEL = KnownLabel(7, "1.3.0+5f2a9c1e", "1.3.0", 1)
 
 
@@ -39,6 +41,11 @@ def of(definition: Definition = DEFINITION, **changes: Any) -> Content:
     return CONTENT._replace(definition=definition._replace(**changes))
 
 
+def came_with(**changes: Any) -> Content:
+    return CONTENT._replace(release=RELEASE._replace(**changes))
+
+
+OTHERS = DEPENDENCIES._replace(lock=Lock("uv.lock", "a==2\n", "bb"))
 ALTERED: dict[str, tuple[Content, KnownLabel]] = {
     "another workflow": (of(workflow="refund"), LABEL),
     "another label": (CONTENT, LABEL._replace(text="1.4.0")),
@@ -49,16 +56,18 @@ ALTERED: dict[str, tuple[Content, KnownLabel]] = {
     "another set-up": (of(bootstrap="shop.boot:steal"), LABEL),
     "no set-up": (of(bootstrap=""), LABEL),
     "another configuration": (of(config='{"a":2}'), LABEL),
-    "other pins": (of(dependencies=DEPENDENCIES._replace(lock=Lock("uv.lock", "a==2\n", "bb"))), LABEL),
-    "no pins": (of(deps="record"), LABEL),
-    "an altered file": (CONTENT._replace(manifest=MANIFEST | {"shop/late.py": ManifestFile("cc" * 32, 20)}), LABEL),
-    "one more file": (CONTENT._replace(manifest=MANIFEST | {"shop/x.py": ManifestFile("cc" * 32, 20)}), LABEL),
-    "one file less": (CONTENT._replace(manifest={"shop/flow.py": MANIFEST["shop/flow.py"]}), LABEL),
+    "other dependencies": (of(dependencies=OTHERS), LABEL),
+    "other dependencies of the release": (came_with(dependencies=OTHERS), LABEL),
+    "another Python": (of(dependencies=DEPENDENCIES._replace(python="3.13")), LABEL),
+    "dependencies that are not pinned": (of(deps="record"), LABEL),
+    "an altered file": (came_with(manifest=MANIFEST | {"shop/late.py": ManifestFile("cc" * 32, 20)}), LABEL),
+    "one more file": (came_with(manifest=MANIFEST | {"shop/x.py": ManifestFile("cc" * 32, 20)}), LABEL),
+    "one file less": (came_with(manifest={"shop/flow.py": MANIFEST["shop/flow.py"]}), LABEL),
     "a renamed file": (
-        CONTENT._replace(manifest={"shop/flow.py": MANIFEST["shop/flow.py"], "shop/l.py": MANIFEST["shop/late.py"]}),
+        came_with(manifest={"shop/flow.py": MANIFEST["shop/flow.py"], "shop/l.py": MANIFEST["shop/late.py"]}),
         LABEL,
     ),
-    "other packages": (CONTENT._replace(roots=("shop", "json")), LABEL),
+    "other packages": (came_with(roots=("shop", "json")), LABEL),
 }
 
 
@@ -77,12 +86,15 @@ def test_what_is_signed_is_the_same_text_for_the_same_version() -> None:
     """A golden text: a later release has to make the same of what is stored, or all signatures are void."""
     assert statement(CONTENT, LABEL.text, LABEL.semver) == (
         b"perdure version signature 1\n"
-        b'{"bootstrap":"shop.boot:init","config":"{\\"a\\":1}","entry":"shop.flow:order",'
-        b'"files":"54c3e45dbe51367454a1bb75734ecc0b85862b2788561dd96fb91e2e86305173","label":"1.3.0+5f2a9c1e","pins":"lock:aa","roots":["shop"],'
-        b'"scheme":"def1","semver":"1.3.0","sha256":"' + b"5f" * 32 + b'","workflow":"order"}'
+        b'{"bootstrap":"shop.boot:init","config":"{\\"a\\":1}","deps":"pin","entry":"shop.flow:order",'
+        b'"environment":["e3f30491c7c59677c62a7181592b3fc1d19de4a4dc990d8231b38d464427250f",'
+        b'"e3f30491c7c59677c62a7181592b3fc1d19de4a4dc990d8231b38d464427250f"],'
+        b'"files":"54c3e45dbe51367454a1bb75734ecc0b85862b2788561dd96fb91e2e86305173","label":"1.3.0+5f2a9c1e",'
+        b'"roots":["shop"],"scheme":"def1","semver":"1.3.0",'
+        b'"sha256":"5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f5f","workflow":"order"}'
     )
-    recorded = of(deps="record", dependencies=DEPENDENCIES._replace(python="3.13", distributions={}))
-    assert b'"pins":null' in statement(recorded, "1.3.0", "1.3.0")
+    renamed = came_with(tree_sha256="another name", manifest=dict(reversed(MANIFEST.items())))
+    assert statement(renamed, LABEL.text, LABEL.semver) == statement(CONTENT, LABEL.text, LABEL.semver)
 
 
 def test_only_trusted_keys_count_and_one_of_several_is_enough(tmp_path: Path, keys: KeyFiles) -> None:

@@ -9,10 +9,10 @@ from perdure.api.version_info import VersionCheck, VersionSignature
 from perdure.api.version_reading import found, kept
 from perdure.errors import SnapshotCorrupt, UsageError
 from perdure.version.evidence import faults
-from perdure.version.signature import Content, fault, not_signed, sign, state_of
+from perdure.version.signature import Content, fault, not_signed, sign, state_of, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from perdure.api.version_acting import Why
     from perdure.store.base import Store
@@ -32,11 +32,9 @@ def sign_stored(store: Store, workflow: str, version: str, key: SigningKey, by: 
     """
     one = found(store, workflow, version)
     stored, release = kept(store, one)
-    manifest = release.release.manifest
-    blobs = store.catalog.blobs({file.sha256 for file in manifest.values()})
-    for problem in faults(stored.definition, release.release.tree_sha256, manifest, blobs, one.name):
+    content = Content(stored.definition, release.release)
+    for problem in _faults(store, content, one.name):
         raise SnapshotCorrupt(problem)
-    content = Content(stored.definition, manifest, release.release.roots)
     return _add(store, workflow, content, one.label, key, by)
 
 
@@ -46,25 +44,22 @@ def sign_published(
 ) -> None:  # fmt: skip
     """Sign what was registered from here, each under its label.
 
-    What is signed was read here, or is what a key that is trusted signed before: a version that has come with another
-    release is stored with the files of that one, which nobody here has seen.
+    What is signed was read here, or is what a trusted key has signed before: a version that came with another release
+    first is stored with the files of that one, which nobody here has seen.
 
     Raises:
         UsageError: a version is neither.
     """
     for one in registered:
-        definition = one.definition
-        stored = store.catalog.definition(one.version_id)
-        assert stored is not None  # noqa: S101 - versions are never deleted
+        stored, content = _stored(store, one.version_id)
         label = next(each for each in stored.labels if each.text == one.label)
-        content = _stored_content(store, stored)
-        if content.manifest == release.manifest:
-            content = Content(definition, release.manifest, release.roots)
-        elif fault(content, stored.labels, stored.signatures, (key.key, *trusted)) is not None:
-            name = f"{definition.workflow}@{one.label}"
-            message = f"{name} was published with other files beside its own, and no signature vouches for those"
-            raise UsageError(message, hint=f"look at them and sign them: perdure versions sign {name} --key FILE")
-        _add(store, definition.workflow, content, label, key, by)
+        here = Content(one.definition, release)
+        is_here = statement(content, label.text, label.semver) == statement(here, label.text, label.semver)
+        if not is_here and fault(content, stored.labels, stored.signatures, (key.key, *trusted)) is not None:
+            name = f"{one.definition.workflow}@{one.label}"
+            message = f"{name} is stored with other files or dependencies than those here, and no trusted key signed it"
+            raise UsageError(message, hint=f"look at it, and sign it as it is: perdure versions sign {name} --key FILE")
+        _add(store, one.definition.workflow, content, label, key, by)
 
 
 def check_own(store: Store, registered: Iterable[Registered], trusted: Collection[TrustedKey]) -> None:
@@ -74,10 +69,10 @@ def check_own(store: Store, registered: Iterable[Registered], trusted: Collectio
         SignatureInvalid: it was not.
     """
     for one in registered:
-        stored = store.catalog.definition(one.version_id)
-        assert stored is not None  # noqa: S101 - versions are never deleted
-        # The content is the one that is here; the database only says what else came with it, and who signed.
-        content = _stored_content(store, stored)._replace(definition=one.definition)
+        stored, content = _stored(store, one.version_id)
+        # The code is what is here, dependencies included that are part of it. What else came with it is not run here.
+        own = one.definition._replace(dependencies=stored.definition.dependencies)
+        content = content._replace(definition=own)
         why = fault(content, stored.labels, stored.signatures, trusted)
         if why is not None:
             raise not_signed(f"{one.definition.workflow}@{one.label}", why)
@@ -92,14 +87,13 @@ def verified(store: Store, workflow: str, version: str, trusted: Collection[Trus
     """
     one = found(store, workflow, version)
     stored, release = kept(store, one)
-    content = Content(stored.definition, release.release.manifest, release.release.roots)
-    blobs = store.catalog.blobs({file.sha256 for file in content.manifest.values()})
-    problems = list(faults(content.definition, release.release.tree_sha256, content.manifest, blobs, one.name))
+    content = Content(stored.definition, release.release)
+    problems = list(_faults(store, content, one.name))
     why = fault(content, stored.labels, stored.signatures, trusted) if trusted else None
     if why is not None:
         problems.append(f"{one.name} is not signed by a trusted key ({why}).")
     return VersionCheck(
-        workflow=workflow, label=one.label.text, sha256=one.version.sha256, files=len(content.manifest),
+        workflow=workflow, label=one.label.text, sha256=one.version.sha256, files=len(content.release.manifest),
         problems=tuple(problems), signatures=_signatures(content, stored, trusted),
     )  # fmt: skip
 
@@ -118,10 +112,18 @@ def _signatures(
     )  # fmt: skip
 
 
-def _stored_content(store: Store, stored: StoredDefinition) -> Content:
-    release = store.catalog.release(stored.release_id)
-    assert release is not None  # noqa: S101 - a version has its release
-    return Content(stored.definition, release.release.manifest, release.release.roots)
+def _stored(store: Store, version_id: int) -> tuple[StoredDefinition, Content]:
+    stored = store.catalog.definition(version_id)
+    release = None if stored is None else store.catalog.release(stored.release_id)
+    assert stored is not None  # noqa: S101 - versions are never deleted
+    assert release is not None  # noqa: S101 - nor releases
+    return stored, Content(stored.definition, release.release)
+
+
+def _faults(store: Store, content: Content, name: str) -> Iterator[str]:
+    definition, release = content
+    blobs = store.catalog.blobs({file.sha256 for file in release.manifest.values()})
+    return faults(definition, release.tree_sha256, release.manifest, blobs, name)
 
 
 def _add(

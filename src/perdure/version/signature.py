@@ -6,7 +6,7 @@ fits other code, another workflow or another label. Which of the signed versions
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from perdure.errors import SignatureInvalid
@@ -14,7 +14,8 @@ from perdure.version.config import canonical_json
 from perdure.version.definition import Definition
 from perdure.version.ed25519 import SigningKey, TrustedKey, is_valid
 from perdure.version.known import KnownLabel
-from perdure.version.manifest import Manifest, tree_sha256
+from perdure.version.manifest import tree_sha256
+from perdure.version.survey import Release
 
 _HEAD: Final = "perdure version signature 1\n"
 """So that the key signs nothing else that could be taken for this."""
@@ -41,22 +42,20 @@ class Signature(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The code of a version, as a host would run it.
+    """What a version host would run.
 
     Attributes:
         definition: the version.
-        manifest: all files of the release it came with.
-        roots: names of that release's first-party packages and modules.
+        release: all files of the release it came with, and what they stand on.
     """
 
     definition: Definition
-    manifest: Manifest
-    roots: Sequence[str]
+    release: Release
 
 
 def statement(content: Content, label: str, semver: str) -> bytes:
     """Return the bytes that are signed: what is said of a version under one label. The same for the same version."""
-    definition = content.definition
+    definition, release = content
     form = {
         "workflow": definition.workflow,
         "label": label,
@@ -66,9 +65,10 @@ def statement(content: Content, label: str, semver: str) -> bytes:
         "entry": definition.entry,
         "bootstrap": definition.bootstrap,
         "config": definition.config,
-        "pins": definition.dependencies.pins if definition.deps == "pin" else None,
-        "roots": sorted(content.roots),
-        "files": tree_sha256(content.manifest),  # computed from the hashes of all files
+        "deps": definition.deps,
+        "environment": [definition.dependencies.env_sha256, release.dependencies.env_sha256],
+        "roots": sorted(release.roots),
+        "files": tree_sha256(release.manifest),  # of all paths and hashes; what the tree is called does not count
     }
     return (_HEAD + canonical_json(form)).encode()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import SignatureInvalid
@@ -10,11 +11,15 @@ from perdure.runtime.hosts.job import Entry, Job
 from perdure.version.signature import Content, fault, not_signed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
     from perdure.version.ed25519 import TrustedKey
     from perdure.version.survey import Release
+
+
+logger: logging.Logger = logging.getLogger("perdure.hosts")
 
 
 class Plan(NamedTuple):
@@ -71,19 +76,22 @@ class Plan(NamedTuple):
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
             distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
-            environment={
-                name: value
-                for one in chosen.values()
-                for name, value in hosted.environments.get(one.id, {}).items()
-            },
+            environment=self._environment(hosted, chosen.values()),
         )  # fmt: skip
+
+    def _environment(self, hosted: HostedRelease, chosen: Iterable[StoredDefinition]) -> dict[str, str]:
+        """Return the variables that were set for versions: nobody signed those, and a variable can lead to code."""
+        found = {name: value for one in chosen for name, value in hosted.environments.get(one.id, {}).items()}
+        if found and self.trusted is not None:
+            logger.warning("%s: not set, as only what is signed counts here", ", ".join(sorted(found)))
+            return {}
+        return found
 
     def _refusal(self, stored: StoredDefinition, release: Release) -> Cause | None:
         """Return why nothing of a version may be unpacked, let alone run."""
         if self.trusted is None:
             return None
-        content = Content(stored.definition, release.manifest, release.roots)
-        why = fault(content, stored.labels, stored.signatures, self.trusted)
+        why = fault(Content(stored.definition, release), stored.labels, stored.signatures, self.trusted)
         if why is None:
             return None
         version = _entry(stored).version
