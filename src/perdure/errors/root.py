@@ -54,7 +54,10 @@ class PerdureError(Exception):
         if where:
             text = f"{text} ({', '.join(where)})"
         hint = getattr(self, "hint", "")
-        return f"{text}; {hint}" if hint else text
+        if not hint:
+            return text
+        # A text that is a whole sentence is followed by another one.
+        return f"{text} {hint[0].upper()}{hint[1:]}" if text.endswith(".") else f"{text}; {hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with ``args``, which keyword-only signatures refuse.
