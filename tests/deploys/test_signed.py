@@ -373,3 +373,23 @@ async def test_a_check_against_a_stored_version_loads_nothing_that_is_not_signed
     done = place.command("upgrade", "plan", "--id", run.id, "--to", "2.0.0", *trust).finish(30)
     assert "fulfil@2.0.0 is not signed by a trusted key (it has no signature)" in done.err + done.out
     assert place.traces == []
+
+
+async def test_of_one_release_only_what_is_signed_runs(place: Place) -> None:
+    text = shop("1.0.0") + '\n\n@perdure.workflow(name="refund", version="1.0.0")\nasync def refund() -> str: ...\n'
+
+    def prepare() -> None:
+        place.publish("v1", text, "--sign", place.keys.private)
+        place.publish("v2", shop("2.0.0"))
+        place.sql("delete from version_signature where seq = (select seq from version_label where workflow = 'refund')")
+
+    await asyncio.to_thread(prepare)
+    worker = place.worker("v2", shop("2.0.0"))
+    async with Engine(place.url, worker=False) as engine:
+        refused, taken = await start(engine, workflow="refund"), await start(engine)
+        info = await until(refused, Status.PARKED)
+        await until(taken, Status.COMPLETED)
+    assert info.detail == (
+        "version: refund@1.0.0 is not signed by a trusted key (it has no signature). Nothing was run."
+    )
+    place.stop(worker)
