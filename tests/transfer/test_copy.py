@@ -29,6 +29,7 @@ from perdure.testing.conformance.publishing import publish, set_route, set_statu
 from perdure.transfer import copy as copying
 from perdure.transfer.copy import copy
 from perdure.verify.database import verify
+from perdure.version.signature import Signature
 from tests.process import Child, Spawner
 from tests.servers.fixtures import Database
 from tests.transfer import flows
@@ -345,6 +346,7 @@ def test_versions_and_runs_bound_to_them_are_moved(path: tuple[str, ...], urls: 
         publish(store.catalog, text, semver, "order", "refund")
     set_route(store.catalog, {"1.0.0": 95, "2.0.0-rc.1": 5})
     set_status(store.catalog, 3, "withdrawn")
+    store.catalog.add_signature("order", Signature(1, "k1", "aa" * 64, "ana", 1), reason="released")
     store.commit([Author("bound", store.now()).create(version_id=1, version_count=store.catalog.count())])
     before = stock(store.catalog)
     store.close()

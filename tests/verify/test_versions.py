@@ -110,6 +110,10 @@ DAMAGE: dict[str, tuple[str, set[str]]] = {
         "insert into version_label values (99, 'order', '9', '9', 99, '', 0);", {"label"},
     ),
     "a label of another workflow": ("update version_label set workflow = 'x' where label = '2.0.1';", {"label"}),
+    "a signature nobody recorded": (
+        "insert into version_signature values (1, 'k1', 'aa', 'ana', 0);", {"record"},
+    ),
+    "a signature of no label": ("insert into version_signature values (99, 'k1', 'aa', 'ana', 0);", {"signature"}),
     "a row of the record is lost": ("delete from version_change where action = 'load_failed';", set()),
     "a row in the middle is lost": ("delete from version_change where action = 'restored';", {"record", "version"}),
     "a publication is forgotten": ("update version_change set action = 'labelled' where n = 1;", {"record"}),
