@@ -240,4 +240,5 @@ class Hosting(Service):
             answers.append(answer.future)
         done = sum(isinstance(outcome, Committed) for outcome in await asyncio.gather(*answers))
         if done:
-            logger.info("%d parked runs go on: the code of their versions can be run again", done)
+            runs = "1 parked run goes" if done == 1 else f"{done} parked runs go"
+            logger.info("%s on: the code of their versions can be run again", runs)
