@@ -88,6 +88,7 @@ PARTS = {
     "RegisteringContract": "Versions: registration, labels, the default",
     "StandingContract": "Versions: status, routes, the record",
     "GarbageContract": "Versions: what they are used for, and collection",
+    "SigningContract": "Versions: signatures",
 }
 """Parts of the contract, as they are called here."""
 ABSENT = {("Durability `quorum`: it outlives the server's machine", "sqlite"): "no: one file on one machine"}

@@ -42,6 +42,7 @@ from perdure.api.version_info import (
     VersionDiff,
     VersionInfo,
     VersionsCollected,
+    VersionSignature,
 )
 from perdure.api.versions import VersionRoutes, Versions
 from perdure.errors import (
@@ -68,6 +69,7 @@ from perdure.errors import (
     RunTerminated,
     RunTimedOut,
     SchemaTooNew,
+    SignatureInvalid,
     SnapshotCorrupt,
     SnapshotTooLarge,
     SourceChangedOnDisk,
@@ -108,12 +110,13 @@ __all__ = [
     "NotPublished", "OperationVersion", "PerdureError", "PlannedRun", "Published", "Queue", "QueueChange",
     "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "RouteArm", "RouteInfo", "Run", "RunCancelled",
     "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew",
-    "SnapshotCorrupt", "SnapshotTooLarge", "SourceChangedOnDisk", "Start", "StateMismatch", "Status", "StepFailed",
-    "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
-    "SyncQueueHandle", "SyncRun", "SyncStep", "SyncUpgrades", "SyncVersionRoutes", "SyncVersions", "UnbumpedChange",
-    "UnknownVersion", "UpgradeBusy", "UpgradePlan", "UpgradeRefused", "UpgradeResult", "UpgradeStale", "Upgrades",
-    "UsageError", "Verdict", "VerdictKind", "VersionChange", "VersionCheck", "VersionClosed", "VersionDetail",
-    "VersionDiff", "VersionError", "VersionInfo", "VersionLoadFailed", "VersionPurged", "VersionRoutes", "Versions",
-    "VersionsCollected", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random",
-    "resource", "sleep", "step", "step_info", "uuid4", "workflow",
+    "SignatureInvalid", "SnapshotCorrupt", "SnapshotTooLarge", "SourceChangedOnDisk", "Start", "StateMismatch",
+    "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError",
+    "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "SyncUpgrades", "SyncVersionRoutes",
+    "SyncVersions", "UnbumpedChange", "UnknownVersion", "UpgradeBusy", "UpgradePlan", "UpgradeRefused",
+    "UpgradeResult", "UpgradeStale", "Upgrades", "UsageError", "Verdict", "VerdictKind", "VersionChange",
+    "VersionCheck", "VersionClosed", "VersionDetail", "VersionDiff", "VersionError", "VersionInfo",
+    "VersionLoadFailed", "VersionPurged", "VersionRoutes", "VersionSignature", "Versions", "VersionsCollected",
+    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random", "resource", "sleep",
+    "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

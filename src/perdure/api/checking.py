@@ -135,6 +135,7 @@ class Checker:
 
         Raises:
             UsageError: no other process can read this database.
+            SignatureInvalid: the version is not signed, and has to be.
             VersionLoadFailed: the version cannot be loaded.
         """
         key = max(processes, 1), target.version_id
@@ -155,6 +156,8 @@ class Checker:
             message = f"{target.workflow}@{target.label} cannot be loaded: no other process can read this database"
             raise UsageError(message)
         job = plan.job(hosted, "", target.version_id, "")
+        if target.version_id in job.refused:
+            raise job.refused[target.version_id].error()
         entries = [entry for entry in job.entries if entry.version_id == target.version_id]
         job = replace(job, entries=entries, settings={})
         return Pool(job, codec=self._codec.codec.name, options=self._options, processes=processes)

@@ -105,7 +105,8 @@ class Engine(Operations):
         self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
-        self.versions: Versions = Versions(self, registrars(self._store, self._workflows, self._version_options))
+        registrar = registrars(self._store, self._workflows, self._version_options)
+        self.versions: Versions = Versions(self, registrar, self._version_options.trusted_keys)
         self.routes: VersionRoutes = VersionRoutes(self)
         self.hosts: Hosts = Hosts(self)
         self._connection: Connection | None = None

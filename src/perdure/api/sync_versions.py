@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         VersionDiff,
         VersionInfo,
         VersionsCollected,
+        VersionSignature,
     )
     from perdure.model.duration import Duration
+    from perdure.version.ed25519 import KeySource
 
 _DEFAULT = "default"
 
@@ -60,11 +62,20 @@ class SyncVersions:
         self,
         workflows: Iterable[Callable[..., Any] | ModuleType] | None = None,
         *,
+        sign: KeySource | None = None,
         reason: str = "",
         actor: str | None = None,
     ) -> tuple[Published, ...]:
         """Make the versions of workflows known, as the start of a worker does; see `Versions.publish`."""
-        return self._engine.wait(self._engine.engine.versions.publish(workflows, reason=reason, actor=actor))
+        return self._engine.wait(self._engine.engine.versions.publish(workflows, sign=sign, reason=reason, actor=actor))
+
+    def sign(
+        self, workflow: Any, version: str, *, key: KeySource, reason: str = "", actor: str | None = None
+    ) -> VersionSignature:
+        """Sign a version as it is stored; see `Versions.sign`."""
+        return self._engine.wait(
+            self._engine.engine.versions.sign(workflow, version, key=key, reason=reason, actor=actor)
+        )
 
     def check(
         self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, against: str = "newest"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -9,6 +10,7 @@ from perdure.api.acting import default_actor
 from perdure.api.version_info import BumpCheck, Published, RouteInfo, VersionInfo, VersionsCollected
 from perdure.api.version_reading import found
 from perdure.api.version_rows import published, route_info, version_info
+from perdure.api.version_signing import sign_published
 from perdure.api.versioning import new_salt
 from perdure.errors import InvalidValue, UnbumpedChange, UnknownVersion
 from perdure.kernel.definition import check_name
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.model.duration import Duration
     from perdure.store.base import Store
     from perdure.version.definition import Definition
+    from perdure.version.ed25519 import SigningKey, TrustedKey
     from perdure.version.known import Known, KnownLabel, VersionStatus
     from perdure.version.level import Level
     from perdure.version.manifest import Blob, Manifest
@@ -54,9 +57,16 @@ def why(actor: str | None, reason: str) -> Why:
     return Why(actor or default_actor(), reason)
 
 
-def publish(registrar: Registrar) -> tuple[Published, ...]:
-    """Register what is here."""
-    return tuple(map(published, registrar.published()))
+def publish(
+    store: Store, registrar: Registrar, key: SigningKey | None, trusted: Collection[TrustedKey], by: Why
+) -> tuple[Published, ...]:
+    """Register what is here, and sign it, if there is a key."""
+    survey = registrar.survey()
+    registered = [] if survey is None else registrar.publish(survey)
+    if survey is not None and key is not None:
+        sign_published(store, survey.release, registered, key, trusted, by)
+    key_id = None if key is None else key.key.key_id
+    return tuple(replace(published(one), key_id=key_id) for one in registered)
 
 
 def set_status(store: Store, workflow: str, version: str, status: VersionStatus, by: Why) -> VersionInfo:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.version.known import VersionStatus
     from perdure.version.level import Level
+    from perdure.version.signature import SignatureState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +160,7 @@ class Published:
         sha256: identity of the version.
         action: ``version``: a new version; ``label``: one more label of a known version; ``seen``: nothing new.
         notices: what there is to say about it.
+        key_id: id of the key it was signed with; None if it was not signed now.
     """
 
     workflow: str
@@ -166,6 +168,7 @@ class Published:
     sha256: str
     action: Literal["seen", "label", "version"]
     notices: tuple[str, ...] = ()
+    key_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,26 @@ class BumpCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionSignature:
+    """A signature of a version under one of its labels.
+
+    Attributes:
+        label: the label.
+        key_id: id of the key: the beginning of the SHA-256 of its public part.
+        state: ``valid``: a key that is trusted here vouches for what is stored; ``invalid``: its signature is of
+            something else; ``unknown_key``: the key is not trusted here, so there is no telling.
+        signed_by: who signed, as the database has it.
+        signed_at: when.
+    """
+
+    label: str
+    key_id: str
+    state: SignatureState
+    signed_by: str
+    signed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCheck:
     """Whether what is stored of a version is what was registered.
 
@@ -203,7 +226,9 @@ class VersionCheck:
         label: its greatest label.
         sha256: its identity.
         files: how many files were read.
-        problems: what is wrong, a line each; empty if nothing is.
+        problems: what is wrong, a line each; empty if nothing is. That nobody signed it is wrong only if the engine was
+            given keys to trust.
+        signatures: who signed it.
     """
 
     workflow: str
@@ -211,6 +236,7 @@ class VersionCheck:
     sha256: str
     files: int
     problems: tuple[str, ...]
+    signatures: tuple[VersionSignature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

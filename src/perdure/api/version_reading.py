@@ -10,7 +10,6 @@ from perdure.api.version_info import (
     LabelInfo,
     RouteInfo,
     VersionChange,
-    VersionCheck,
     VersionDetail,
     VersionDiff,
     VersionInfo,
@@ -18,7 +17,7 @@ from perdure.api.version_info import (
 from perdure.api.version_rows import change_info, label_infos, route_info, version_detail, version_info, version_infos
 from perdure.errors import UnknownVersion, VersionPurged
 from perdure.store.catalog.changes import named
-from perdure.version.evidence import contents, faults
+from perdure.version.evidence import contents
 from perdure.version.label import SHORT
 from perdure.version.resolution import find
 
@@ -115,23 +114,6 @@ def source(store: Store, workflow: str, version: str, file: str | None) -> dict[
     return _files(store, one, None if file is None else {file})
 
 
-def verified(store: Store, workflow: str, version: str) -> VersionCheck:
-    """Return whether what is stored of a version is what was registered.
-
-    Raises:
-        UnknownVersion: there is no such version.
-        VersionPurged: its code is no longer stored.
-    """
-    one = found(store, workflow, version)
-    stored, release = _kept(store, one)
-    manifest = release.release.manifest
-    blobs = store.catalog.blobs({file.sha256 for file in manifest.values()})
-    problems = tuple(faults(stored.definition, release.release.tree_sha256, manifest, blobs, one.name))
-    return VersionCheck(
-        workflow=workflow, label=one.label.text, sha256=one.version.sha256, files=len(manifest), problems=problems
-    )
-
-
 def routes(store: Store, workflow: str) -> tuple[RouteInfo, ...]:
     """Return the routes of a workflow by channel."""
     shelf = store.catalog.shelf(workflow)
@@ -144,7 +126,8 @@ def _stored(store: Store, version_id: int) -> tuple[StoredDefinition, StoredRele
     return stored, store.catalog.release(stored.release_id)
 
 
-def _kept(store: Store, one: Found) -> tuple[StoredDefinition, StoredRelease]:
+def kept(store: Store, one: Found) -> tuple[StoredDefinition, StoredRelease]:
+    """Return a version with its release. Raises `VersionPurged`."""
     stored, release = _stored(store, one.version.id)
     if one.version.status == "purged" or release is None:
         message = f"{named(one.shelf.known, one.version.id)} was purged {one.version.changed}; its code is gone."
@@ -153,7 +136,7 @@ def _kept(store: Store, one: Found) -> tuple[StoredDefinition, StoredRelease]:
 
 
 def _files(store: Store, one: Found, paths: set[str] | None) -> dict[str, bytes]:
-    manifest = _kept(store, one)[1].release.manifest
+    manifest = kept(store, one)[1].release.manifest
     wanted = {path: file for path, file in manifest.items() if paths is None or path in paths}
     if paths is not None and (lacking := sorted(paths - wanted.keys())):
         raise UnknownVersion(f"{one.name} has no file {lacking[0]}.")

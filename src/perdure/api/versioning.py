@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from perdure.api.acting import default_actor
 from perdure.api.settings import COUNTS, DURATIONS
+from perdure.api.version_signing import check_own
 from perdure.errors import BlobsMissing, InvalidValue, NoSource, UsageError
 from perdure.loading.watching import Watch, process_started
 from perdure.loading.watching import registered as modules_of
@@ -23,6 +24,7 @@ from perdure.runtime.hosts.plan import Plan
 from perdure.version import publication
 from perdure.version.commit import source_commit
 from perdure.version.definition import WorkflowSource
+from perdure.version.ed25519 import TrustedKey, read_trusted_key
 from perdure.version.known import Known
 from perdure.version.locate import entry_of
 from perdure.version.publication import OnUnbumped, Registration
@@ -64,6 +66,9 @@ class VersionOptions:
         max_hosts: how many version hosts a worker may have at once; 0: none, and runs of other versions are parked.
         host_idle_s: after how many seconds without work a version host ends.
         foreign_delay_s: how long runs of another version wait for a worker that was deployed with it.
+        trusted_keys: public keys of those who may sign versions.
+        require_signed: refuse versions that none of them signed: in version hosts, and where registration is
+            ``published-only`` also the worker's own.
     """
 
     packages: tuple[str, ...] | None = None
@@ -75,6 +80,8 @@ class VersionOptions:
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
+    trusted_keys: tuple[TrustedKey, ...] = ()
+    require_signed: bool = False
 
 
 _CHOICES: Final = {
@@ -110,11 +117,24 @@ def take_options(options: dict[str, Any]) -> VersionOptions:
             raise InvalidValue(message)
         elif name == "packages" and value is not None:
             value = _names(value)
+        elif name == "trusted_keys":
+            value = _keys(value)
         elif name == "bootstrap" and not (isinstance(value, str) and (not value or value.count(":") == 1)):
             message = f"bootstrap must be a text such as 'shop.boot:init', not {value!r}"
             raise InvalidValue(message)
         values[_SPANS.get(name, name)] = value
-    return VersionOptions(**values)
+    taken = VersionOptions(**values)
+    if taken.require_signed and not taken.trusted_keys:
+        message = "require_signed=True needs trusted_keys: without any, no version could be run"
+        raise InvalidValue(message)
+    return taken
+
+
+def _keys(value: Any) -> tuple[TrustedKey, ...]:
+    if isinstance(value, str | bytes | os.PathLike):
+        message = f"trusted_keys must be a list of files of public keys, not {value!r}"
+        raise InvalidValue(message)
+    return tuple(map(read_trusted_key, value))
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -174,7 +194,7 @@ def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried
         return None
     return Plan(
         url, settings, _cache(), frozenset(carried.roots), carried.folders, options.max_hosts, options.host_idle_s,
-        options.foreign_delay_s,
+        options.foreign_delay_s, options.trusted_keys if options.require_signed else None,
     )  # fmt: skip
 
 
@@ -218,12 +238,15 @@ class Registrar:
             NoSource, SnapshotTooLarge, InvalidValue: see `survey_of`.
             UnbumpedChange: a change kept its number, and that is refused.
             NotPublished: a version is not known, and this process may not make it known.
+            SignatureInvalid: only signed code may run, and this is not.
             StoreError: the database cannot be used.
         """
         survey = self.survey()
         if survey is None:
             return NOTHING
         registered = self.publish(survey)
+        if self._options.require_signed and self._options.registration == "published-only":
+            check_own(self._store, registered, self._options.trusted_keys)
         versions = {
             one.definition.workflow: Version(one.version_id, one.label, one.definition.config) for one in registered
         }
@@ -238,11 +261,6 @@ class Registrar:
         for notice in survey.notices if survey is not None else ():
             logger.warning(notice.text)
         return survey
-
-    def published(self) -> list[Registered]:
-        """Register, and return what became of each workflow; see `register` for what it raises."""
-        survey = self.survey()
-        return [] if survey is None else self.publish(survey)
 
     def semver(self, workflow: str) -> str | None:
         """Return the number that a workflow declares."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from perdure.api import reading, version_acting, version_reading
+from perdure.api import reading, version_acting, version_reading, version_signing
+from perdure.api.acting import default_actor
 from perdure.api.collect import collect
 from perdure.api.version_binding import binding_of
 from perdure.errors import InvalidValue
 from perdure.kernel.definition import check_name
+from perdure.version.ed25519 import read_signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
         VersionDiff,
         VersionInfo,
         VersionsCollected,
+        VersionSignature,
     )
     from perdure.api.versioning import Registrars
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.duration import Duration
     from perdure.runtime.connection import Connection
     from perdure.store.base import Store
+    from perdure.version.ed25519 import KeySource, TrustedKey
     from perdure.version.known import VersionStatus
 
 P = ParamSpec("P")
@@ -71,11 +75,12 @@ class Versions(_Asking):
     such as ``>=1.2,<2``, which means the greatest in it. A workflow may be given by its name.
     """
 
-    __slots__ = ("_registrar",)
+    __slots__ = ("_registrar", "_trusted")
 
-    def __init__(self, engine: Owner, registrar: Registrars) -> None:
+    def __init__(self, engine: Owner, registrar: Registrars, trusted: tuple[TrustedKey, ...] = ()) -> None:
         super().__init__(engine)
         self._registrar = registrar
+        self._trusted = trusted
 
     async def list(self, workflow: Any = None) -> tuple[VersionInfo, ...]:
         """Return the versions of a workflow, or of all, those with the greatest labels first."""
@@ -123,13 +128,14 @@ class Versions(_Asking):
         return await self._ask(version_reading.labels, name_of(workflow))
 
     async def publish(
-        self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, reason: str = "",
-        actor: str | None = None,
+        self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, sign: KeySource | None = None,
+        reason: str = "", actor: str | None = None,
     ) -> tuple[Published, ...]:  # fmt: skip
         """Make the versions of workflows known, as the start of a worker does. Needs their code, and no worker.
 
         Args:
             workflows: workflows or modules; those of the engine by default.
+            sign: PEM file of an Ed25519 private key, or its text, to sign them with. Needs ``perdure[signing]``.
             reason: why. Recorded.
             actor: who acts; the system user by default. Recorded.
 
@@ -137,10 +143,35 @@ class Versions(_Asking):
             UnbumpedChange: a change kept its number, and ``on_unbumped="refuse"``.
             NoSource: the source of a workflow cannot be read.
             SnapshotTooLarge: the first-party files are too large to be stored.
+            InvalidValue: the key is none.
+            UsageError: a version that is to be signed came with another release, which no trusted key has signed.
         """
+        key = None if sign is None else read_signing_key(sign)
         registrar = self._registrar(_collected(workflows), actor, reason)
-        found: tuple[Published, ...] = await self._engine.connection.read(version_acting.publish, registrar)
-        return found
+        by = version_acting.Why(actor or default_actor(), reason)
+        return await self._ask(version_acting.publish, registrar, key, self._trusted, by)
+
+    async def sign(
+        self, workflow: Any, version: str, *, key: KeySource, reason: str = "", actor: str | None = None
+    ) -> VersionSignature:
+        """Sign a version as it is stored. Look at it first: who can write to the database could have altered it.
+
+        Args:
+            workflow: workflow or its name.
+            version: the version.
+            key: PEM file of an Ed25519 private key, or its text. Needs ``perdure[signing]``.
+            reason: why. Recorded.
+            actor: who acts; the system user by default. Recorded.
+
+        Raises:
+            UnknownVersion: there is no such version.
+            VersionPurged: its code is no longer stored.
+            SnapshotCorrupt: what is stored is not what was registered.
+            InvalidValue: the key is none.
+        """
+        by = version_acting.Why(actor or default_actor(), reason)
+        with_key = read_signing_key(key)
+        return await self._ask(version_signing.sign_stored, name_of(workflow), _version(version), with_key, by)
 
     async def check(
         self, workflows: Iterable[Callable[..., Any] | ModuleType] | None = None, *, against: str = "newest"
@@ -216,13 +247,13 @@ class Versions(_Asking):
         return await self._ask(version_reading.source, name_of(workflow), _version(version), file)
 
     async def verify(self, workflow: Any, version: str) -> VersionCheck:
-        """Read all that is stored of a version, and compare it with its hashes. Nothing of it is executed.
+        """Read all that is stored of a version, compare it with its hashes, and say who signed it. Executes nothing.
 
         Raises:
             UnknownVersion: there is no such version.
             VersionPurged: its code is no longer stored.
         """
-        return await self._ask(version_reading.verified, name_of(workflow), _version(version))
+        return await self._ask(version_signing.verified, name_of(workflow), _version(version), self._trusted)
 
     async def of(self, run_id: str) -> BindingInfo:
         """Return the version a run is bound to, why, and the version that each of its operations was recorded under.

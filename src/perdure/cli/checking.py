@@ -18,9 +18,9 @@ START_S = 10.0
 """How long a check may hold up the start of a worker."""
 
 
-def checker(url: str, code: Iterable[Any]) -> Engine:
+def checker(url: str, code: Iterable[Any], **settings: Any) -> Engine:
     """Return a client that reads a database and checks its runs against ``code``."""
-    return Engine(url, list(code), worker=False, read_only=True)
+    return Engine(url, list(code), worker=False, read_only=True, **settings)
 
 
 async def log_unfit(url: str, code: Iterable[Any], names: Collection[str], most: int) -> None:

@@ -92,6 +92,10 @@ class VersionType(ParamType):
 DURATION, PAIR, MOMENT, VERSION = DurationType(), PairType(), MomentType(), VersionType()
 
 
+FILE: ParamType = click.Path(exists=True, dir_okay=False)
+"""A file that is there."""
+
+
 def database(command: F) -> F:
     """Add ``--db``."""
     return click.option(
@@ -134,6 +138,24 @@ def sources(command: F) -> F:
     return click.option(
         "--package", "packages", metavar="NAME", multiple=True,
         help="First-party package; may be repeated. By default those of the workflows.",
+    )(command)  # fmt: skip
+
+
+def trusting(command: F) -> F:
+    """Add what says whose versions may be run."""
+    command = click.option(
+        "--require-signed", is_flag=True, envvar="PERDURE_REQUIRE_SIGNED", show_envvar=True,
+        help="Load no stored version that none of these keys signed.",
+    )(command)  # fmt: skip
+    return trusted(command)
+
+
+def trusted(command: F) -> F:
+    """Add ``--trusted-key``."""
+    return click.option(
+        "--trusted-key", "trusted_keys", metavar="FILE", multiple=True, envvar="PERDURE_TRUSTED_KEY",
+        type=FILE, show_envvar=True,
+        help="PEM file of an Ed25519 public key of somebody who may sign versions; may be repeated.",
     )(command)  # fmt: skip
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+def read(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]], **settings: Any) -> T:
     """Run ``work`` on an existing database, which is only read: nothing is created or migrated."""
-    return running(Engine(url, worker=False, read_only=True), work)
+    return running(Engine(url, worker=False, read_only=True, **settings), work)
 
 
-def act(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+def act(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]], **settings: Any) -> T:
     """Run ``work`` on an existing database: nothing is created or migrated."""
-    return running(Engine(url, worker=False, create=False, migrate=False), work)
+    return running(Engine(url, worker=False, create=False, migrate=False, **settings), work)
 
 
 def build(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:

@@ -34,6 +34,7 @@
         ├── NoSource              no_source          a workflow's code has no source to keep
         ├── NotInSnapshot         not_in_snapshot    old code imports what is not part of it; also a ModuleNotFoundError
         ├── NotPublished          not_published      this worker may not publish, and its code is unknown
+        ├── SignatureInvalid      signature_invalid  it is not signed by a trusted key
         ├── SnapshotCorrupt       snapshot_corrupt   stored code is not what was registered
         ├── SnapshotTooLarge      snapshot_too_large first-party files are too large to be kept
         ├── SourceChangedOnDisk   source_changed_on_disk files changed under a worker
@@ -82,6 +83,7 @@ from perdure.errors.version import (
     NoSource,
     NotInSnapshot,
     NotPublished,
+    SignatureInvalid,
     SnapshotCorrupt,
     SnapshotTooLarge,
     SourceChangedOnDisk,
@@ -121,6 +123,7 @@ __all__ = [
     "RunTerminated",
     "RunTimedOut",
     "SchemaTooNew",
+    "SignatureInvalid",
     "SnapshotCorrupt",
     "SnapshotTooLarge",
     "SourceChangedOnDisk",

@@ -63,6 +63,12 @@ class NotPublished(VersionError):
     code = "not_published"
 
 
+class SignatureInvalid(VersionError):
+    """A version is not signed by a key that is trusted here; nothing of it was unpacked or run."""
+
+    code = "signature_invalid"
+
+
 class SnapshotCorrupt(VersionError):
     """Stored source is not what was registered; nothing of it was run, nor left on disk."""
 

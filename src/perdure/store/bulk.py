@@ -26,6 +26,7 @@ from perdure.store.catalog.rows import AliasRow, ChangeRow, LabelRow, ReleaseRow
 from perdure.store.migrate import UNFINISHED
 from perdure.store.upgrade import UpgradeRow
 from perdure.version.manifest import Blob
+from perdure.version.signature import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -79,6 +80,7 @@ TABLES = (
     Table("release_tree", ReleaseRow._fields, ("id",)),
     Table("definition_version", VersionRow._fields, ("id",)),
     Table("version_label", LabelRow._fields, ("seq",)),
+    Table("version_signature", Signature._fields, ("seq", "value")),
     Table("definition_alias", AliasRow._fields, ("sha256", "scheme", "version_id")),
     Table("version_change", ChangeRow._fields, ("n",)),
     Table("route", RouteRow._fields, ("workflow", "channel", "revision")),

@@ -16,6 +16,7 @@ BLOBS = "select sha256, codec, raw_size, data from definition_blob order by sha2
 RELEASES = "select id, tree_sha256, manifest from release_tree order by id"
 VERSIONS = "select id, workflow, sha256, scheme, release_id, status, status_n from definition_version order by id"
 LABELS = "select seq, workflow, label, version_id from version_label order by seq"
+SIGNATURES = "select seq, key_id from version_signature order by seq, value"
 ALIASES = "select scheme, sha256, version_id from definition_alias order by sha256, scheme, version_id"
 RECORD = "select n, workflow, version_id, action from version_change order by n"
 ROUTES = "select workflow, channel, revision, arms from route order by workflow, channel, revision"
@@ -149,13 +150,19 @@ class Versions:
                 yield _found("version", f"{_name(version)} is {version.status}, which is not what the record says")
 
     def _labels(self) -> Iterator[Finding]:
-        """Each version has a label, and each label is told of by the record."""
+        """Each version has a label, each label is told of by the record, and so is each signature of one."""
         labels: Counter[int] = Counter()
+        signed = Counter(seq for seq, _ in self._evidence.rows(SIGNATURES))
+        signatures: Counter[int] = Counter()
         for seq, workflow, label, version_id in self._evidence.rows(LABELS):
             labels[version_id] += 1
+            signatures[version_id] += signed.pop(seq, 0)
             version = self._versions.get(version_id)
             if version is None or version.workflow != workflow:
                 yield _found("label", f"label {seq}, {workflow}@{label}: it has no version {version_id}")
+        for seq in sorted(signed):
+            yield _found("signature", f"a signature belongs to label {seq}, which is not there")
+        vouched = Counter(one.version_id for one in self._changes if one.action == "signed")
         told = Counter(one.version_id for one in self._changes if one.action in ("published", "labelled"))
         published = Counter(one.version_id for one in self._changes if one.action == "published")
         for version in self._versions.values():
@@ -164,6 +171,9 @@ class Versions:
             if (published[version.id], told[version.id]) != (1, labels[version.id]):
                 text = f"{_name(version)}: the record tells of {told[version.id]} publications, and it has"
                 yield _found("record", f"{text} {labels[version.id]} labels")
+            if vouched[version.id] != signatures[version.id]:
+                text = f"{_name(version)}: the record tells of {vouched[version.id]} signatures, and it has"
+                yield _found("record", f"{text} {signatures[version.id]}")
 
     def _aliases(self) -> Iterator[Finding]:
         """Each version is found by what it is called, and what else leads to one leads to one that is there."""

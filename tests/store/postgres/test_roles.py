@@ -25,7 +25,7 @@ grant select, insert, update, delete on all tables in schema jobs to {role};
 revoke update on jobs.event, jobs.request, jobs.queue_change, jobs.schema_migration from {role};
 revoke delete on jobs.request, jobs.queue_change, jobs.schema_migration from {role};
 revoke insert on jobs.schema_migration from {role};
-revoke update, delete on jobs.version_label, jobs.definition_alias from {role};
+revoke update, delete on jobs.version_label, jobs.version_signature, jobs.definition_alias from {role};
 revoke update, delete on jobs.version_change, jobs.route, jobs.release_tree from {role};
 revoke delete on jobs.definition_version from {role};
 revoke update on jobs.definition_blob from {role};

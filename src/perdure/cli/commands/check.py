@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--code", "code", metavar="TARGET", multiple=True,
               help="The code: package.module:workflow, package.module or file.py[:workflow].")  # fmt: skip
 @click.option("--to", metavar="V", help="Or a stored version: a label, the beginning of a hash, or a range.")
+@options.trusting
 @options.database
 @click.option("--workflow", metavar="NAME", help="Check the newest runs of this workflow.")
 @click.option("--from", "from_version", metavar="V", help="Only those bound to this version.")
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 def command(
     *, ids: tuple[str, ...], code: tuple[str, ...], to: str | None, db: str, workflow: str | None,
     from_version: str | None, sample: int, status: tuple[str, ...], accept: str | None, processes: int, as_json: bool,
+    **trust: Any,
 ) -> int:  # fmt: skip
     """Replay recorded runs with changed code, without calling a step, and say where the two part.
 
@@ -54,7 +56,7 @@ def command(
     given = [target.load(text).given for text in code]
 
     async def work() -> int:
-        async with checker(db, given) as engine:
+        async with checker(db, given, **trust) as engine:
             found = list(dict.fromkeys(ids))
             if workflow is not None:
                 listed = engine.list(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
                    " the run has ended; of a failed run, what stands before the step that failed.")  # fmt: skip
 @click.option("--to", metavar="V", help="Version of the new run, checked first; by default the same.")
 @click.option("--id", "new_id", metavar="ID", help="Id of the new run; a new one by default.")
+@options.trusting
 @options.database
 @options.acting
 def command(
     *, run_id: str, from_step: str | None, to: str | None, new_id: str | None, db: str, actor: str | None,
-    reason: str | None,
+    reason: str | None, **trust: Any,
 ) -> None:  # fmt: skip
     """Start a new run that begins with what another one has recorded, and print its id."""
 
@@ -33,4 +34,4 @@ def command(
         run = await engine.fork(run_id, id=new_id, from_step=from_step, to=to, actor=actor, reason=reason)
         return run.id
 
-    print_line(act(db, work))
+    print_line(act(db, work, **trust))

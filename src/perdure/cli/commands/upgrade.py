@@ -45,11 +45,12 @@ def _wait(wanted: Any) -> Any:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="At most so many.")
 @click.option("--to", required=True, metavar="V", help="The version: a label, the beginning of a hash, or a range.")
 @click.option("--actor", help="Who makes the plan. The system user by default.")
+@options.trusting
 @options.database
 @options.as_json
 def plan(
     *, ids: tuple[str, ...], workflow: str | None, from_version: str | None, status: tuple[str, ...], limit: int,
-    to: str, actor: str | None, db: str, as_json: bool,
+    to: str, actor: str | None, db: str, as_json: bool, **trust: Any,
 ) -> int:  # fmt: skip
     """Check runs against a version and keep what was found. Changes no run.
 
@@ -62,7 +63,7 @@ def plan(
             actor=actor,
         )  # fmt: skip
 
-    made = act(db, work)
+    made = act(db, work, **trust)
     _show(made, as_json=as_json)
     unsafe = sum(not run.verdict.is_safe for run in made.runs)
     if not as_json:
@@ -93,11 +94,13 @@ def status(*, plan_id: str, db: str, as_json: bool) -> None:
 @click.option("--from-step", metavar="OP", help="Drop what is recorded from this operation on, so that it is redone.")
 @click.option("--force", metavar="ID", multiple=True, help="Take this run whatever is found; may be repeated.")
 @_wait
+@options.trusting
 @options.database
 @options.as_json
 def apply(
     *, plan_id: str, reason: str, actor: str | None, accept: tuple[str, ...], names: Path | None,
     from_step: str | None, force: tuple[str, ...], wait: Any, db: str, as_json: bool,
+    **trust: Any,
 ) -> int:  # fmt: skip
     """Bind the runs of a plan to its version, one by one. Done twice it does nothing more.
 
@@ -110,7 +113,7 @@ def apply(
             plan_id, reason=reason, actor=actor, accept=accept, map=renamed, from_step=from_step, force=force, wait=wait
         )  # fmt: skip
 
-    results = act(db, work)
+    results = act(db, work, **trust)
     for result in results:
         if as_json:
             print_json(_result(result))

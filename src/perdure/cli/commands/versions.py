@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Named = tuple[str, str]
 MOST_NAMED = 5
+_STATES = {
+    "valid": "trusted", "invalid": "NOT VALID, the signature is of something else",
+    "unknown_key": "not checked, the key is not among those given with --trusted-key",
+}  # fmt: skip
 
 
 @click.group("versions")
@@ -179,28 +183,44 @@ def _checked(one: BumpCheck) -> str:
 @click.option("--hold", is_flag=True, help="New runs go on starting on what they start on now, until it is promoted.")
 @click.option("--on-unbumped", type=click.Choice(["auto", "refuse"]), default="auto", show_default=True,
               help="A change that kept its number is labelled apart, or refused.")  # fmt: skip
+@click.option("--sign", metavar="FILE", type=options.FILE,
+              help="PEM file of an Ed25519 private key to sign them with.")  # fmt: skip
+@options.trusted
 @options.sources
 @options.acting
 @options.as_json
 def publish(
     *, what: tuple[str, ...], db: str, hold: bool, on_unbumped: str, packages: tuple[str, ...], bootstrap: str,
-    actor: str | None, reason: str | None, as_json: bool,
+    sign: str | None, trusted_keys: tuple[str, ...], actor: str | None, reason: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the versions of workflows known, as the start of a worker does, without starting one."""
     code = [target.load(text).given for text in what]
     engine = Engine(
         db, code, worker=False, packages=packages or None, bootstrap=bootstrap, on_unbumped=on_unbumped,
-        new_versions="hold" if hold else "default",
+        new_versions="hold" if hold else "default", trusted_keys=trusted_keys,
     )  # fmt: skip
-    found = running(engine, lambda engine: engine.versions.publish(actor=actor, reason=reason or ""))
+    found = running(engine, lambda engine: engine.versions.publish(sign=sign, actor=actor, reason=reason or ""))
     words = {"version": "published", "label": "labelled", "seen": "known already"}
     for one in found:
         if as_json:
             print_json(one)
         else:
-            print_line(f"{one.workflow}@{one.label} ({short(one.sha256)}): {words[one.action]}")
+            signed = "" if one.key_id is None else f", signed with key {one.key_id}"
+            print_line(f"{one.workflow}@{one.label} ({short(one.sha256)}): {words[one.action]}{signed}")
             for notice in one.notices:
                 say(notice)
+
+
+@command.command("sign")
+@click.argument("version", metavar="WORKFLOW@V", type=options.VERSION)
+@click.option("--key", metavar="FILE", type=options.FILE, required=True,
+              help="PEM file of an Ed25519 private key.")  # fmt: skip
+@options.database
+@options.acting_for_a_reason
+def sign(*, version: Named, key: str, db: str, actor: str | None, reason: str) -> None:
+    """Sign a version as it is stored. Look at its files first: you vouch for them."""
+    found = act(db, lambda engine: engine.versions.sign(*version, key=key, reason=reason, actor=actor))
+    print_line(f"{version[0]}@{found.label}: signed with key {found.key_id}")
 
 
 @command.command("withdraw")
@@ -246,16 +266,24 @@ def close(*, version: Named, db: str, actor: str | None, reason: str) -> None:
 
 @command.command("verify")
 @click.argument("version", metavar="WORKFLOW@V", type=options.VERSION)
+@options.trusted
 @options.database
 @options.as_json
-def verify(*, version: Named, db: str, as_json: bool) -> int:
-    """Read all that is stored of a version, and compare it with its hashes. Exit code 1 if anything differs."""
-    found = read(db, lambda engine: engine.versions.verify(*version))
+def verify(*, version: Named, trusted_keys: tuple[str, ...], db: str, as_json: bool) -> int:
+    """Read all that is stored of a version, compare it with its hashes, and say who signed it.
+
+    Exit code 1 if anything differs; with --trusted-key also if none of these keys signed it.
+    """
+    found = read(db, lambda engine: engine.versions.verify(*version), trusted_keys=trusted_keys)
     if as_json:
         print_json(found)
     else:
         for problem in found.problems:
             print_line(problem)
+        for one in found.signatures:
+            print_line(f"signed as {one.label} with key {one.key_id} by {one.signed_by}: {_STATES[one.state]}")
+        if not found.signatures:
+            print_line("not signed")
         state = f"{len(found.problems)} problems" if found.problems else "as it was registered"
         print_line(f"{found.workflow}@{found.label} ({short(found.sha256)}), {found.files} files: {state}")
     return FAILED if found.problems else 0

@@ -55,6 +55,7 @@ default of 700 made the collector look for them all the time."""
               help="A change that kept its number is labelled apart, or the worker does not start.")  # fmt: skip
 @click.option("--registration", type=click.Choice(["worker", "published-only"]), default="worker", show_default=True,
               help="The worker makes its versions known, or has to find them published.")  # fmt: skip
+@options.trusting
 @click.option("--new-versions", type=click.Choice(["default", "hold"]), default="default", show_default=True,
               help="New runs start on what is newest, or only once it is promoted.")  # fmt: skip
 @click.option("--promote", is_flag=True,

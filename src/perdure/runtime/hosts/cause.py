@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from perdure.errors import EnvironmentMismatch, HostCrashed, SnapshotCorrupt, VersionError, VersionLoadFailed
+from perdure.errors import (
+    EnvironmentMismatch,
+    HostCrashed,
+    SignatureInvalid,
+    SnapshotCorrupt,
+    VersionError,
+    VersionLoadFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +44,7 @@ class Cause(NamedTuple):
 
 
 _CLASSES: Final[Mapping[str, type[VersionError]]] = {
-    one.code: one for one in (EnvironmentMismatch, HostCrashed, SnapshotCorrupt, VersionLoadFailed)
+    one.code: one for one in (EnvironmentMismatch, HostCrashed, SignatureInvalid, SnapshotCorrupt, VersionLoadFailed)
 }
 _TEXTS: Final[Mapping[str, str]] = {
     VersionLoadFailed.code: (

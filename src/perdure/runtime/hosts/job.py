@@ -54,6 +54,7 @@ class Job(msgspec.Struct, frozen=True):
         manifest: the files.
         roots: names of its first-party packages and modules.
         entries: the versions to carry.
+        refused: versions of the release that nobody may load, and why; not for the host.
         cache: folder to unpack into; made private to this user.
         url: of the database.
         settings: settings of the engine by name, ``codecs`` among them.
@@ -89,6 +90,7 @@ class Job(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     host_idle_s: float = 30.0
     orphaned_s: float = 3.0
+    refused: dict[int, Cause] = {}
 
     @property
     def version(self) -> str:

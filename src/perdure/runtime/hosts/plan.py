@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.errors import SignatureInvalid
+from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Entry, Job
+from perdure.version.signature import Content, fault, not_signed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
+    from perdure.version.ed25519 import TrustedKey
+    from perdure.version.survey import Release
+
+
+logger: logging.Logger = logging.getLogger("perdure.hosts")
 
 
 class Plan(NamedTuple):
@@ -24,6 +34,7 @@ class Plan(NamedTuple):
         max_hosts: how many hosts it may have.
         host_idle_s: how long a host stays with nothing to do.
         foreign_delay_s: how long a run waits for another worker that carries its version.
+        trusted: keys of which one must have signed a version, or it is refused; None where none is asked for.
     """
 
     url: str
@@ -34,6 +45,7 @@ class Plan(NamedTuple):
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
+    trusted: tuple[TrustedKey, ...] | None = None
 
     def is_own(self, definition: StoredDefinition, roots: tuple[str, ...], workflows: frozenset[str]) -> bool:
         """Whether a version is one of this application's: the same packages, or a workflow of a name it has."""
@@ -54,19 +66,36 @@ class Plan(NamedTuple):
             workflow = one.definition.workflow
             if workflow not in chosen or chosen[workflow].id != version_id:
                 chosen[workflow] = one
-        bootstrap = next((one.definition.bootstrap for one in hosted.definitions if one.definition.bootstrap), "")
+        refused = {one.id: cause for one in hosted.definitions if (cause := self._refusal(one, release)) is not None}
+        taken = [one for one in hosted.definitions if one.id not in refused]
+        bootstrap = next((one.definition.bootstrap for one in taken if one.definition.bootstrap), "")
         return Job(
-            release=name, tree=release.tree_sha256, manifest=dict(release.manifest),
-            roots=list(release.roots), entries=[_entry(one) for one in chosen.values()], cache=str(self.cache),
+            release=name, tree=release.tree_sha256, manifest=dict(release.manifest), roots=list(release.roots),
+            entries=[_entry(one) for one in chosen.values() if one.id not in refused],
+            refused={one.id: refused[one.id] for one in chosen.values() if one.id in refused}, cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
             distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
-            environment={
-                name: value
-                for one in chosen.values()
-                for name, value in hosted.environments.get(one.id, {}).items()
-            },
+            environment=self._environment(hosted, chosen.values()),
         )  # fmt: skip
+
+    def _environment(self, hosted: HostedRelease, chosen: Iterable[StoredDefinition]) -> dict[str, str]:
+        """Return the variables that were set for versions: nobody signed those, and a variable can lead to code."""
+        found = {name: value for one in chosen for name, value in hosted.environments.get(one.id, {}).items()}
+        if found and self.trusted is not None:
+            logger.warning("%s: not set, as only what is signed counts here", ", ".join(sorted(found)))
+            return {}
+        return found
+
+    def _refusal(self, stored: StoredDefinition, release: Release) -> Cause | None:
+        """Return why nothing of a version may be unpacked, let alone run."""
+        if self.trusted is None:
+            return None
+        why = fault(Content(stored.definition, release), stored.labels, stored.signatures, self.trusted)
+        if why is None:
+            return None
+        version = _entry(stored).version
+        return Cause(SignatureInvalid.code, version, str(not_signed(version, why)))
 
 
 def _entry(stored: StoredDefinition) -> Entry:

@@ -247,7 +247,10 @@ class Supervisor:
         code: int | None = None
         try:
             job = await self._job(host.release)
-            host.process = await self._spawn(job)
+            for version_id, cause in job.refused.items():
+                self._fail(host, (version_id,), cause)
+            if job.entries or not job.refused:
+                host.process = await self._spawn(job)
         except StoreError as error:
             logger.warning("no host can be started for release %s now: %s", host.release, error)
             self._postpone(host.release, _FIRST_WAIT_S)
@@ -256,9 +259,12 @@ class Supervisor:
             self._fail(host, (), Cause(VersionLoadFailed.code, f"release {host.release}", detail))
             self._failed(host)
         else:
-            if self._closed:
-                host.process.terminate()
-            code = await self._accompany(host, host.process, job)
+            if host.process is None:  # nothing of it may be loaded
+                self._failed(host)
+            else:
+                if self._closed:
+                    host.process.terminate()
+                code = await self._accompany(host, host.process, job)
         finally:
             del self._hosts[host.release]
             if host.release in self._wanted and not self._closed:

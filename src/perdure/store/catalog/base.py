@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perdure.version.publication import Decision, Differing
     from perdure.version.route import Route
     from perdure.version.scan import Scan
+    from perdure.version.signature import Signature
     from perdure.version.survey import Release
 
     Decide = Callable[[Known, Definition, Differing], Decision]
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 
 Action = Literal[
     "published", "labelled", "withdrawn", "restored", "closed", "purged", "route_set", "load_failed", "env_mismatch",
-    "host_env_set",
-    "upgrade_applied",
+    "host_env_set", "upgrade_applied", "signed",
 ]  # fmt: skip
 NOTED: Final[tuple[Action, ...]] = ("load_failed", "env_mismatch", "upgrade_applied", "host_env_set")
 """What happens to a version and changes nothing of it."""
@@ -123,6 +123,7 @@ class StoredDefinition(NamedTuple):
         changed: the last change of the status.
         release_id: the release it was first registered with.
         created_at: when, in microseconds.
+        signatures: under any of its labels. Nobody has checked them.
     """
 
     id: int
@@ -132,6 +133,7 @@ class StoredDefinition(NamedTuple):
     changed: StatusChange | None
     release_id: int
     created_at: int
+    signatures: tuple[Signature, ...] = ()
 
 
 class StoredRelease(NamedTuple):
@@ -296,13 +298,21 @@ class Catalog(Blobs, Plans, Protocol):
         """
         ...
 
+    def add_signature(self, workflow: str, signature: Signature, *, reason: str) -> bool:
+        """Keep a signature of a version, and record that; False if it is there already.
+
+        Raises:
+            UnknownVersion: the workflow has no such label.
+        """
+        ...
+
     def log(self, workflow: str, *, since: int | None = None, limit: int = 100) -> list[CatalogChange]:
         """Return the record of a workflow, newest first.
 
         The detail of ``published`` has: label, semver, release (its number), commit, previous (the version that was
         the default before, or else the greatest; null for the first), changed (what differs from that, at most
         `MOST_NAMED` names) and changed_count. That of ``labelled``: label, semver, commit. That of a change of status:
-        from. That of ``route_set``: channel, revision, arms.
+        from. That of ``route_set``: channel, revision, arms. That of ``signed``: label, key_id.
 
         Args:
             workflow: name of the workflow.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from perdure.store.catalog.base import Action, Revise
-    from perdure.version.known import Known, KnownVersion, VersionStatus
+    from perdure.version.known import Known, KnownLabel, KnownVersion, VersionStatus
     from perdure.version.route import Route
 
 _ACTIONS: Final[dict[str, Action]] = {"active": "restored", "withdrawn": "withdrawn", "closed": "closed"}
@@ -32,6 +32,18 @@ def checked(known: Known, version_id: int) -> KnownVersion:
     if version_id not in known.versions:
         raise UnknownVersion(f"{known.workflow} has no version with the number {version_id}.")
     return known.versions[version_id]
+
+
+def labelled(known: Known, seq: int) -> KnownLabel:
+    """Return a label of a workflow.
+
+    Raises:
+        UnknownVersion: it has no such label.
+    """
+    found = next((label for label in known.labels if label.seq == seq), None)
+    if found is None:
+        raise UnknownVersion(f"{known.workflow} has no label with the number {seq}.")
+    return found
 
 
 def action_of(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.version.manifest import Blob
     from perdure.version.route import Route
     from perdure.version.scan import Scan
+    from perdure.version.signature import Signature
     from perdure.version.survey import Release
 
 P = ParamSpec("P")
@@ -133,6 +134,10 @@ class InstrumentedCatalog(InstrumentedPlans):
     ) -> None:  # fmt: skip
         """See `perdure.store.catalog.base.Catalog.note`."""
         self._call("note", self.inner.note, workflow, version_id, action, detail, at=at, actor=actor, reason=reason)
+
+    def add_signature(self, workflow: str, signature: Signature, *, reason: str) -> bool:
+        """See `perdure.store.catalog.base.Catalog.add_signature`."""
+        return self._call("add_signature", self.inner.add_signature, workflow, signature, reason=reason)
 
     def log(self, workflow: str, *, since: int | None = None, limit: int = 100) -> list[CatalogChange]:
         """See `perdure.store.catalog.base.Catalog.log`."""

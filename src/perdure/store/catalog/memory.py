@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.errors import BlobsMissing
 from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
-from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.changes import action_of, check_noted, checked, labelled, next_route
 from perdure.store.catalog.demand import Demand, demand_of
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.plans import MemoryPlans
@@ -28,6 +28,7 @@ from perdure.store.catalog.rows import (
     route_detail,
     route_of,
     route_row,
+    signed_change,
     status_change,
     stored_definition,
     stored_release,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from perdure.version.manifest import Blob
     from perdure.version.route import Route
     from perdure.version.scan import Scan
+    from perdure.version.signature import Signature
     from perdure.version.survey import Release
 
 
@@ -125,6 +127,7 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
         self._labels: list[LabelRow] = []
         self._aliases: list[AliasRow] = []
         self._changes: list[ChangeRow] = []
+        self._signatures: list[Signature] = []
         self._routes: dict[str, dict[str, list[RouteRow]]] = {}
 
     def count(self) -> int:
@@ -205,7 +208,9 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
         row = self._versions[version_id - 1]
         labels = [known_label(label) for label in self._labels if label.version_id == version_id]
         dependencies = self._releases[row.release_id - 1].dependencies
-        return stored_definition(row, dependencies, tuple(labels), status_change(*self._status_change(row)))
+        stored = stored_definition(row, dependencies, tuple(labels), status_change(*self._status_change(row)))
+        seqs = {label.seq for label in labels}
+        return stored._replace(signatures=tuple(one for one in self._signatures if one.seq in seqs))
 
     def _add_change(
         self, workflow: str, version_id: int | None, action: Action, detail: Mapping[str, Any], stamp: Stamp
@@ -260,6 +265,17 @@ class MemoryCatalog(MemoryBlobs, MemoryPlans):
         with self._lock:
             checked(self._known(workflow), version_id)
             self._add_change(workflow, version_id, action, detail, Stamp(at, actor, reason))
+
+    def add_signature(self, workflow: str, signature: Signature, *, reason: str) -> bool:
+        """Keep a signature of a version."""
+        self._check()
+        with self._lock:
+            label = labelled(self._known(workflow), signature.seq)
+            if any(one[:3] == signature[:3] for one in self._signatures):
+                return False
+            self._signatures.append(signature)
+            self._changes.append(signed_change(len(self._changes) + 1, workflow, label, signature, reason))
+            return True
 
     # ---- reads ----
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.store.catalog.base import Action
     from perdure.version.known import VersionStatus
     from perdure.version.manifest import Manifest
+    from perdure.version.signature import Signature
 
 
 class ReleaseRow(NamedTuple):
@@ -249,6 +250,14 @@ def route_detail(route: Route) -> dict[str, Any]:
 def detail_text(detail: Mapping[str, Any]) -> str:
     """Return the detail of a change as it is stored."""
     return canonical_json(dict(detail))
+
+
+def signed_change(n: int, workflow: str, label: KnownLabel, signature: Signature, reason: str) -> ChangeRow:
+    """Return the row of the record that tells of a signature."""
+    detail = detail_text({"label": label.text, "key_id": signature.key_id})
+    return ChangeRow(
+        n, workflow, label.version_id, signature.signed_at, signature.signed_by, "signed", reason, detail
+    )  # fmt: skip
 
 
 def change_of(row: ChangeRow) -> CatalogChange:

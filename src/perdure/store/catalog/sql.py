@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import BlobsMissing
 from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf, VersionUsage
 from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
-from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
+from perdure.store.catalog.changes import action_of, check_noted, checked, labelled, next_route
 from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
 from perdure.store.catalog.plans import SqlPlans
@@ -31,11 +31,13 @@ from perdure.store.catalog.rows import (
     route_detail,
     route_of,
     route_row,
+    signed_change,
     status_change,
     stored_definition,
     stored_release,
 )
 from perdure.version.known import Known, KnownLabel, KnownVersion
+from perdure.version.signature import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -170,6 +172,20 @@ class SqlCatalog(SqlBlobs, SqlPlans):
 
         self._ground.write(change)
 
+    def add_signature(self, workflow: str, signature: Signature, *, reason: str) -> bool:
+        """Keep a signature of a version."""
+
+        def change(run: Run) -> bool:
+            known, _, ends = _locked(run, workflow)
+            label = labelled(known, signature.seq)
+            if any(row[:3] == signature[:3] for row in run(("signatures_of_version", label.version_id))[0]):
+                return False
+            row = signed_change(ends.change + 1, workflow, label, signature, reason)
+            run(("add_signature", *signature), ("add_change", *row))
+            return True
+
+        return self._ground.write(change)
+
     # ---- reads ----
 
     def log(self, workflow: str, *, since: int | None = None, limit: int = 100) -> list[CatalogChange]:
@@ -181,13 +197,16 @@ class SqlCatalog(SqlBlobs, SqlPlans):
         """Return a version with its content."""
 
         def look(run: Run) -> StoredDefinition | None:
-            found, labels = run(("read_definition", version_id), ("labels_of_version", version_id))
+            found, labels, signatures = run(
+                ("read_definition", version_id), ("labels_of_version", version_id),
+                ("signatures_of_version", version_id),
+            )  # fmt: skip
             if not found:
                 return None
             *columns, dependencies, at, actor, reason = found[0]
             named = tuple(KnownLabel._make(row) for row in labels)
-            changed = status_change(at, actor, reason)
-            return stored_definition(VersionRow._make(columns), dependencies, named, changed)
+            stored = stored_definition(VersionRow._make(columns), dependencies, named, status_change(at, actor, reason))
+            return stored._replace(signatures=tuple(Signature._make(row) for row in signatures))
 
         return self._ground.read(look)
 

@@ -26,6 +26,7 @@ from perdure.testing.conformance.purging import PurgingContract
 from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
+from perdure.testing.conformance.signing import SigningContract
 from perdure.testing.conformance.turns import TurnsContract
 from perdure.testing.conformance.upgrading import UpgradingContract
 from perdure.testing.conformance.writing import WritingContract
@@ -48,5 +49,6 @@ class StoreConformance(
     ReadingContract,
     SharingContract,
     CataloguingContract,
+    SigningContract,
 ):
     """All parts of the contract."""

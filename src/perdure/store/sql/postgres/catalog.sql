@@ -92,6 +92,15 @@ where v.id = ?
 -- labels_of_version: labels of a version
 select seq, label, semver, version_id, published_by, published_at from perdure.version_label where version_id = ? order by seq
 
+-- signatures_of_version: signatures under the labels of a version
+select s.seq, s.key_id, s.value, s.signed_by, s.signed_at
+from perdure.version_signature as s
+inner join perdure.version_label as l on s.seq = l.seq
+where l.version_id = ? order by s.seq, s.signed_at, s.value
+
+-- add_signature: a signature
+insert into perdure.version_signature (seq, key_id, value, signed_by, signed_at) values (?, ?, ?, ?, ?)
+
 -- read_release: a release
 select id, tree_sha256, manifest, roots, dependencies, source_commit, created_at from perdure.release_tree where id = ?
 

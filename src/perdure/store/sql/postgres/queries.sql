@@ -702,7 +702,9 @@ where
     )
     and not (
         p.name in ('UPDATE', 'DELETE')
-        and c.relname in ('version_label', 'definition_alias', 'version_change', 'route', 'release_tree')
+        and c.relname in (
+            'version_label', 'version_signature', 'definition_alias', 'version_change', 'route', 'release_tree'
+        )
     )
 order by 1, 2
 

@@ -1,0 +1,32 @@
+"""A version that may not be loaded is told as one that cannot be, and no process is started for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.runtime.hosts.cause import Cause
+from perdure.runtime.hosts.job import Job
+from perdure.runtime.hosts.process import HostProcess
+from perdure.runtime.hosts.supervisor import HostChange, Supervisor
+
+
+async def test_what_may_not_be_loaded_is_told_without_a_process() -> None:
+    cause = Cause("signature_invalid", "order@1.3.0", "order@1.3.0 is not signed by a trusted key (key id k2).")
+    told: list[HostChange] = []
+
+    async def job(release: str) -> Job:
+        return Job(release, "t", {}, [], [], "", "", {}, refused={7: cause})
+
+    async def spawn(_job: Job) -> HostProcess:
+        raise AssertionError("a process was started")
+
+    supervisor = Supervisor(spawn, job, told.append)
+    supervisor.ensure("71")
+    async with asyncio.timeout(5):
+        while supervisor.hosts or not told:
+            await asyncio.sleep(0.01)
+    assert told == [HostChange("failed", "71", (7,), cause)]
+    supervisor.want({})
+    supervisor.ensure("71")  # what is known is told for a while, before anybody looks again
+    assert [change.cause for change in told] == [cause, cause]
+    await supervisor.close(0)
