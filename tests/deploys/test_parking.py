@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from perdure import Engine, Run, RunInfo, Status
+from perdure import Engine, Status
 from perdure.api.health import health
-from tests.process import Child, Spawner
+from tests.deploys.place import Place, begun, end, until
+from tests.process import Spawner
 
 pytestmark = pytest.mark.timeout(60)
-WORKER = Path(__file__).with_name("worker.py")
 
 
 def shop(label: str, head: str = "") -> str:
@@ -37,55 +36,9 @@ def shop(label: str, head: str = "") -> str:
     )
 
 
-class Place:
-    """Folders with code, and workers that run it."""
-
-    def __init__(self, folder: Path, url: str, spawn: Spawner) -> None:
-        self._folder = folder
-        self._url = url
-        self._spawn = spawn
-
-    def worker(self, name: str, text: str, *options: str, **env: str) -> Child:
-        """Start a worker of the code in a folder of its own, and wait until it is ready."""
-        app = self._folder / name
-        app.mkdir(exist_ok=True)
-        (app / "shop.py").write_text(text, "utf-8")
-        path = ":".join(part for part in sys.path if part)
-        given = {"PYTHONPATH": path, "XDG_CACHE_HOME": str(self._folder / "cache"), **env}
-        child = self._spawn(sys.executable, str(WORKER), self._url, str(app), *options, env=given)
-        child.expect("ready", within=20)
-        return child
-
-
-def end(child: Child) -> None:
-    """End a worker in good order."""
-    child.process.terminate()
-    assert child.finish(20).code == 0
-
-
-async def until(run: Run[object], status: Status) -> RunInfo:
-    """Wait until a run is in a state."""
-    async with asyncio.timeout(25):
-        while (info := await run.info()).status != status:
-            await asyncio.sleep(0.05)
-    return info
-
-
 @pytest.fixture
 def place(tmp_path: Path, tmp_db: str, spawn: Spawner) -> Place:
     return Place(tmp_path, tmp_db, spawn)
-
-
-async def begun(engine: Engine, place: Place, text: str, **env: str) -> Run[object]:
-    """Return a run that began on this code and waits; its worker is gone, and so is the source."""
-    worker = await asyncio.to_thread(place.worker, "old", text, **env)
-    run: Run[object] = await engine.start("fulfil", id="r")
-    async with asyncio.timeout(20):
-        while not any(event.type == "step_completed" for event in await run.history()):
-            await asyncio.sleep(0.05)
-    await asyncio.to_thread(end, worker)
-    (place._folder / "old" / "shop.py").unlink()
-    return run
 
 
 async def test_without_hosts_a_run_of_another_version_is_parked_and_its_own_worker_takes_it_up(

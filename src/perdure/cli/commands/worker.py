@@ -50,6 +50,8 @@ default of 700 made the collector look for them all the time."""
     show_default=True,
     help="First replay the N newest live runs with this code, for 10 s at most, and log what it cannot carry on.",
 )
+@click.option("--environments", type=click.Choice(["current", "uv"]), default="current", show_default=True,
+              help="Where dependencies of old versions are: here, or also in what uv builds.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
 def command(

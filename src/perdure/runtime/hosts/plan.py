@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
+    from perdure.version.dependency import Dependencies
 
 
 class Plan(NamedTuple):
@@ -24,6 +25,7 @@ class Plan(NamedTuple):
         max_hosts: how many hosts it may have.
         host_idle_s: how long a host stays with nothing to do.
         foreign_delay_s: how long a run waits for another worker that carries its version.
+        environments: folder in which environments are built for hosts; None: all hosts share the worker's.
     """
 
     url: str
@@ -34,6 +36,7 @@ class Plan(NamedTuple):
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
+    environments: Path | None = None
 
     def is_own(self, definition: StoredDefinition, roots: tuple[str, ...], workflows: frozenset[str]) -> bool:
         """Whether a version is one of this application's: the same packages, or a workflow of a name it has."""
@@ -54,14 +57,24 @@ class Plan(NamedTuple):
             workflow = one.definition.workflow
             if workflow not in chosen or chosen[workflow].id != version_id:
                 chosen[workflow] = one
+        dependencies = _dependencies(hosted, version_id)
         bootstrap = next((one.definition.bootstrap for one in hosted.definitions if one.definition.bootstrap), "")
         return Job(
             release=name, tree=release.tree_sha256, manifest=dict(release.manifest),
             roots=list(release.roots), entries=[_entry(one) for one in chosen.values()], cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
-            deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
-            distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
+            deployed=list(self.deployed), bootstrap=bootstrap, python=dependencies.python,
+            distributions=dict(dependencies.distributions), lock=dependencies.lock, host_idle_s=self.host_idle_s,
         )  # fmt: skip
+
+
+def _dependencies(hosted: HostedRelease, version_id: int) -> Dependencies:
+    """Return what a host of a release stands on: of two versions that differ in pinned dependencies, its own."""
+    common = hosted.stored.release.dependencies
+    own = next((one.definition for one in hosted.definitions if one.id == version_id), None)
+    if own is None or own.deps != "pin":
+        return common
+    return own.dependencies._replace(distributions={**common.distributions, **own.dependencies.distributions})
 
 
 def _entry(stored: StoredDefinition) -> Entry:
