@@ -82,6 +82,7 @@ PARTS = {
     "ReadingContract": "Logs, listings, statistics",
     "SharingContract": "Several processes and threads on one store",
     "BindingContract": "Runs are bound to a version, and only who has it takes them",
+    "UpgradingContract": "Upgrades: fenced, recorded, by plan",
     "DemandingContract": "What code runs need, and who has it",
     "BlobContract": "Versions: contents of files",
     "RegisteringContract": "Versions: registration, labels, the default",

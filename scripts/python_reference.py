@@ -37,6 +37,26 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "VerdictKind",
     ),
     "Queues": ("Queue", "Rate", "Start", "QueueHandle", "QueueInfo", "QueueChange", "QueueSettings", "SyncQueueHandle"),
+    "Versions": (
+        "Versions",
+        "VersionRoutes",
+        "VersionInfo",
+        "VersionDetail",
+        "LabelInfo",
+        "VersionDiff",
+        "VersionChange",
+        "Published",
+        "BumpCheck",
+        "VersionCheck",
+        "BindingInfo",
+        "OperationVersion",
+        "RouteInfo",
+        "RouteArm",
+        "VersionsCollected",
+        "SyncVersions",
+        "SyncVersionRoutes",
+    ),
+    "Upgrades": ("Upgrades", "UpgradePlan", "PlannedRun", "UpgradeResult", "SyncUpgrades"),
     "Inside a workflow": (
         "sleep",
         "now",
@@ -47,7 +67,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "checkpoint",
         "publish",
         "patched",
+        "resource",
         "blocking",
+        "resource",
     ),
     "Inside a step": ("step_info", "StepInfo"),
     "In the application's database": ("Database", "guard"),
@@ -61,7 +83,8 @@ ELSEWHERE = {
 INTERNAL = frozenset(
     {
         "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
-        "Engine.joining", "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
+        "Engine.joining", "Engine.checker", "Engine.message_sent",
+        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
         "SyncEngine.start_call",
     }
 )  # fmt: skip
@@ -97,6 +120,10 @@ ADVICE: dict[str, str] = {
     "snapshot_too_large": "Name the data that belongs to the workflow with `resources`, or leave large files out.",
     "unbumped_change": "Bump the version in the decorator; the message names the files that differ.",
     "unknown_version": "Choose one of the versions in the message.",
+    "binding_guard": "Nothing, if the upgrade was meant; else look at the log who made it, and revert it.",
+    "upgrade_busy": "Wait until the step ends, and apply the plan again.",
+    "upgrade_refused": "Read what was found; accept it by name, or leave the run on the version it has.",
+    "upgrade_stale": "Nothing: it was checked again, and the outcome says what came of it.",
     "version_closed": "Choose another version; the message says who closed it and why.",
     "version_purged": "Choose another version; the message says who removed it and why.",
 }

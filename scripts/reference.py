@@ -16,6 +16,7 @@ import click
 
 from perdure.api.engine import DEFAULT_URL, Engine
 from perdure.api.settings import COUNTS, DURATIONS
+from perdure.api.versioning import VersionOptions
 from perdure.cli import telling
 from perdure.cli.main import perdure
 from perdure.runtime.settings import Settings
@@ -126,12 +127,23 @@ def settings_page() -> str:
         lines.append(_row(name, default, described[stored]))
     lines.append(_row("name", "host and process id", "name of the worker, as people see it."))
     lines.append(_row("codecs", "`('json',)`", "how values are stored; see the codecs."))
+    lines += _version_settings()
     lines += ["", "## Database", "", "| URL | |", "|---|---|"]
     lines += ["| `sqlite:///file.db` | a file, relative to the current folder |"]
     lines += ["| `sqlite:////folder/file.db` | a file by its full path |"]
     lines += ["| `sqlite://` | in memory, gone with the process |"]
     lines += ["", f"Where none is given, the environment variable `PERDURE_DB` is used, else `{DEFAULT_URL}`."]
     return "\n".join(lines) + "\n"
+
+
+def _version_settings() -> list[str]:
+    lines = ["", "## Versions", "", "| setting | default | |", "|---|---|---|"]
+    described = _documented(VersionOptions, "Attributes")
+    for field in fields(VersionOptions):
+        name = field.name.removesuffix("_s")
+        default = f"`{field.default:g}` s" if name != field.name else f"`{field.default!r}`"
+        lines.append(_row(name, default, described[field.name]))
+    return lines
 
 
 def _documented(what: type, section: str = "Args") -> dict[str, str]:

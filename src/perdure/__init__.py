@@ -25,7 +25,27 @@ from perdure.api.queues import QueueChange, QueueHandle, QueueInfo, QueueSetting
 from perdure.api.reading import Event, RunInfo
 from perdure.api.run import Run
 from perdure.api.sync import SyncEngine, SyncQueueHandle, SyncRun
+from perdure.api.sync_upgrades import SyncUpgrades
+from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
+from perdure.api.upgrades import PlannedRun, UpgradePlan, UpgradeResult, Upgrades
+from perdure.api.version_info import (
+    BindingInfo,
+    BumpCheck,
+    LabelInfo,
+    OperationVersion,
+    Published,
+    RouteArm,
+    RouteInfo,
+    VersionChange,
+    VersionCheck,
+    VersionDetail,
+    VersionDiff,
+    VersionInfo,
+    VersionsCollected,
+)
+from perdure.api.versions import VersionRoutes, Versions
 from perdure.errors import (
+    BindingGuard,
     CodecError,
     Diverged,
     EnvironmentMismatch,
@@ -60,6 +80,9 @@ from perdure.errors import (
     StoreUnavailable,
     UnbumpedChange,
     UnknownVersion,
+    UpgradeBusy,
+    UpgradeRefused,
+    UpgradeStale,
     UsageError,
     VersionClosed,
     VersionError,
@@ -79,14 +102,18 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BodyInfo", "CodecError", "Database", "Diverged", "Duration", "Engine", "EnvironmentMismatch",
-    "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError", "HostCrashed", "IdConflict", "InvalidValue",
-    "LeaseLost", "NoSource", "NotInSnapshot", "NotPublished", "PerdureError", "Queue", "QueueChange", "QueueHandle",
-    "QueueInfo", "QueueSettings", "Rate", "Retry", "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo",
-    "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew", "SnapshotCorrupt", "SnapshotTooLarge",
-    "SourceChangedOnDisk", "Start", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted",
-    "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun",
-    "SyncStep", "UnbumpedChange", "UnknownVersion", "UsageError", "Verdict", "VerdictKind", "VersionClosed",
-    "VersionError", "VersionLoadFailed", "VersionPurged", "Workflow", "blocking", "checkpoint", "guard", "info",
-    "now", "patched", "publish", "random", "resource", "sleep", "step", "step_info", "uuid4", "workflow",
+    "AsyncStep", "BindingGuard", "BindingInfo", "BodyInfo", "BumpCheck", "CodecError", "Database", "Diverged",
+    "Duration", "Engine", "EnvironmentMismatch", "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError",
+    "HostCrashed", "IdConflict", "InvalidValue", "LabelInfo", "LeaseLost", "NoSource", "NotInSnapshot",
+    "NotPublished", "OperationVersion", "PerdureError", "PlannedRun", "Published", "Queue", "QueueChange",
+    "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "RouteArm", "RouteInfo", "Run", "RunCancelled",
+    "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew",
+    "SnapshotCorrupt", "SnapshotTooLarge", "SourceChangedOnDisk", "Start", "StateMismatch", "Status", "StepFailed",
+    "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError", "StoreUnavailable", "SyncEngine",
+    "SyncQueueHandle", "SyncRun", "SyncStep", "SyncUpgrades", "SyncVersionRoutes", "SyncVersions", "UnbumpedChange",
+    "UnknownVersion", "UpgradeBusy", "UpgradePlan", "UpgradeRefused", "UpgradeResult", "UpgradeStale", "Upgrades",
+    "UsageError", "Verdict", "VerdictKind", "VersionChange", "VersionCheck", "VersionClosed", "VersionDetail",
+    "VersionDiff", "VersionError", "VersionInfo", "VersionLoadFailed", "VersionPurged", "VersionRoutes", "Versions",
+    "VersionsCollected", "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random",
+    "resource", "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Real complaints about changed code, as far as runs without version binding are concerned."""
+"""Real complaints about changed code, for runs that are bound to no version. With binding: `test_bound`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def changed_bystander() -> str:
 async def test_case_ver_01(world: World) -> None:
     """Editing any workflow strands every run in flight, because the version is a hash over all code.
 
-    (Without version binding, and with a timer in place of the signal.) A run waits under build 1; in build 2 only
+    (With a timer in place of the signal.) A run waits under build 1; in build 2 only
     another workflow has changed; the run goes on. Source: dbos-inc/dbos-transact-golang#174, czpython/druks PR#632,
     dbos-inc/dbos-transact-ts PR#765.
     """

@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "short lease": (["worker", ADD, "--lease", "1ms"], "lease must be between 0.3 and 86400 seconds"),
     "no concurrency": (["worker", ADD, "--concurrency", "0"], "0 is not in the range x>=1"),
     "huge priority": (["start", ADD, "--input", "1", "--priority", str(2**40)], "priority must be a whole number"),
-    "other version": (["start", ADD, "--input", "1", "--version", "9"], "add has no version 9"),
+    "other version": (["start", ADD, "--input", "1", "--version", "9"], "no such file; name the database"),
     "bad tag": (["start", ADD, "--input", "1", "--tag", "x"], "'x' is not of the form name=value"),
     "bad status": (["list", "--status", "lost"], "'lost' is not one of 'pending'"),
     "bad time": (["list", "--since", "yesterday"], "neither a time such as"),

@@ -122,7 +122,7 @@ def test_history_says_who_did_what_with_what_input_and_output(shell: Shell) -> N
     assert shell("run", f"{FLOWS}:fulfil", "--input", f'[{{"sku": "{"x" * 100}"}}]', "--id", "f").code == 0
     told = shell("history", "f")
     assert told.out.splitlines()[0].split() == [
-        "SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "BY", "INPUT", "OUTPUT", "DETAIL",
+        "SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "VERSION", "BY", "INPUT", "OUTPUT", "DETAIL",
     ]  # fmt: skip
     assert "x" * 100 not in told.out
     assert "x" * 100 in shell("history", "f", "--full").out

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Engine, Status
-from tests.deploys.place import Place, begun, end, until
+from perdure import Engine, Run, Status
+from tests.deploys.place import Place, end, until, until_recorded
 from tests.hosting.wheels import NEEDS, index, install, make_wheel, repack
 from tests.process import Spawner
 
@@ -61,14 +61,24 @@ def machine(tmp_path: Path, tmp_db: str, spawn: Spawner, monkeypatch: pytest.Mon
     return Machine(tmp_path, tmp_db, spawn)
 
 
+async def begun(engine: Engine, machine: Machine) -> Run[object]:
+    """Return a run that began on the old code and waits; its worker is gone, with its code and what it stood on."""
+    worker = await asyncio.to_thread(machine.worker, "old", OLD)
+    run: Run[object] = await engine.start("fulfil", id="r")
+    await until_recorded(run, "step_completed")
+    await asyncio.to_thread(end, worker)
+    machine.forget("old")
+    machine.uninstall()
+    return run
+
+
 async def test_a_missing_distribution_parks_the_run_until_it_is_installed(
     machine: Machine, tmp_path: Path, tmp_db: str
 ) -> None:
     wheel = make_wheel(tmp_path, "cart", "1.0", "V = 'cart 1.0'")
     machine.install(wheel)
     async with Engine(tmp_db, worker=False) as engine:
-        run = await begun(engine, machine, OLD)
-        machine.uninstall()
+        run = await begun(engine, machine)
         worker = await asyncio.to_thread(machine.worker, "new", NEW)
         info = await until(run, Status.PARKED)
         assert info.detail == (
@@ -91,8 +101,7 @@ async def test_what_cannot_be_built_parks_the_run_until_it_can(
     monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
     machine.install(make_wheel(tmp_path, "cart", "1.0", "V = 'cart 1.0'"))
     async with Engine(tmp_db, worker=False) as engine:
-        run = await begun(engine, machine, OLD)
-        machine.uninstall()
+        run = await begun(engine, machine)
         worker = await asyncio.to_thread(machine.worker, "new", NEW, "environments=uv")
         info = await until(run, Status.PARKED)
         assert str(info.detail).startswith(f"{MISSING}No environment could be made for it: ")
@@ -114,9 +123,8 @@ async def test_an_environment_is_rebuilt_offline_from_the_cache(
     async with Engine(tmp_db, worker=False) as engine:
         with index(wheels) as url:
             monkeypatch.setenv("UV_DEFAULT_INDEX", url)
-            run = await begun(engine, machine, OLD)
+            run = await begun(engine, machine)
             other = await engine.start("fulfil", id="other", version="1.0.0")
-            machine.uninstall()
             worker = await asyncio.to_thread(machine.worker, "new", NEW, "environments=uv")
             await until(run, Status.COMPLETED)
             await until(other, Status.COMPLETED)

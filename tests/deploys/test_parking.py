@@ -8,9 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from perdure import Engine, Status
+from perdure import Engine, Run, Status
 from perdure.api.health import health
-from tests.deploys.place import Place, begun, end, until
+from tests.deploys.place import Place, end, until, until_recorded
 from tests.process import Spawner
 
 pytestmark = pytest.mark.timeout(60)
@@ -39,6 +39,16 @@ def shop(label: str, head: str = "") -> str:
 @pytest.fixture
 def place(tmp_path: Path, tmp_db: str, spawn: Spawner) -> Place:
     return Place(tmp_path, tmp_db, spawn)
+
+
+async def begun(engine: Engine, place: Place, text: str, **env: str) -> Run[object]:
+    """Return a run that began on this code and waits; its worker is gone, and so is the source."""
+    worker = await asyncio.to_thread(place.worker, "old", text, **env)
+    run: Run[object] = await engine.start("fulfil", id="r")
+    await until_recorded(run, "step_completed")
+    await asyncio.to_thread(end, worker)
+    place.forget("old")
+    return run
 
 
 async def test_without_hosts_a_run_of_another_version_is_parked_and_its_own_worker_takes_it_up(

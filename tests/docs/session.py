@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 PROGRAMS = {
     "python": (sys.executable, "-u"),
     "perdure": (sys.executable, "-m", "perdure"),
+    "sleep": ("sleep",),
 }
 ANY = "..."
 """Stands for any text in a line that a page shows."""
@@ -29,7 +31,7 @@ class Session:
     def __init__(self, spawn: Spawner, folder: Path) -> None:
         self._spawn = spawn
         self._folder = folder
-        self._background: list[Child] = []
+        self._jobs: dict[int, Child] = {}
 
     def play(self, page: Path) -> None:
         for block in blocks(page):
@@ -50,21 +52,32 @@ class Session:
 
     def _type(self, block: Block, command: str, shown: list[str]) -> None:
         if command.startswith("kill"):
-            child = self._background[-1]
+            child = self._jobs.pop(int(command.rpartition("%")[2]))
             child.send(signal.SIGKILL if "-9" in command else signal.SIGTERM)
-            child.process.wait(10)
+            child.process.wait(20)
             return
         words = shlex.split(command.removesuffix("&"))
-        child = self._spawn(*PROGRAMS[words[0]], *words[1:], folder=self._folder)
+        around = {"XDG_CACHE_HOME": str(self._folder / "cache")}
+        while "=" in words[0]:
+            name, _, around[name] = words.pop(0).partition("=")
+        child = self._spawn(*PROGRAMS[words[0]], *words[1:], env=around, folder=self._folder)
         if command.endswith("&"):
-            self._background.append(child)
+            self._jobs[max(self._jobs, default=0) + 1] = child
             for line in shown:
-                child.expect(line)
+                _wait(child, line, f"{block}: `{command}`")
             return
-        said = child.finish(30)
+        said = child.finish(60)
         printed = said.out + said.err
         for line in shown:
             assert _shows(printed, line), f"{block}: `{command}` does not print {line!r} but\n{printed}"
+
+
+def _wait(child: Child, line: str, what: str) -> None:
+    """Wait until a program in the background has printed a line."""
+    deadline = time.monotonic() + 20
+    while not _shows(child.out + child.err, line):
+        assert time.monotonic() < deadline, f"{what} does not print {line!r} but\n{child.out}{child.err}"
+        child.listen(0.05)
 
 
 def _commands(text: str) -> list[tuple[str, list[str]]]:

@@ -39,6 +39,11 @@ def fault(line: str) -> str | None:
     command = perdure.get_command(CONTEXT, name)
     if command is None:
         return f"no command {name!r}"
+    if isinstance(command, click.Group) and len(words) > 1 and not words[1].startswith("-"):
+        part = command.get_command(CONTEXT, words[1])
+        if part is None:
+            return f"{name} has no command {words[1]!r}"
+        command = part
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
     return f"{name} has no {', '.join(unknown)}" if unknown else None
@@ -54,3 +59,5 @@ def test_a_wrong_command_is_found() -> None:
     assert fault("perdure frobnicate x") == "no command 'frobnicate'"
     assert fault("perdure list --nothing") == "list has no --nothing"
     assert fault("perdure list --status failed") is None
+    assert fault("perdure queues frobnicate mail") == "queues has no command 'frobnicate'"
+    assert fault("perdure queues pause mail --reason slow") is None

@@ -13,7 +13,8 @@ import msgspec
 import perdure
 from perdure.model.event import Event
 from perdure.store.base import Store, StoreOptions
-from perdure.store.memory import MemoryStore, system_clock
+from perdure.store.clock import system_clock
+from perdure.store.memory import MemoryStore
 from perdure.store.sqlite.clock import this_machine
 from perdure.store.sqlite.engine import SqliteStore
 from perdure.testing.faults import Crash, Fault, FaultyStore

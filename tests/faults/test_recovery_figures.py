@@ -26,7 +26,7 @@ async def count(n: int) -> str:
         await asyncio.sleep(3600)
     return f"{n:0100d}"
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def long(steps: int) -> int:
     for n in range(steps):
         await count(n)
@@ -38,7 +38,7 @@ async def long(steps: int) -> int:
 async def linger() -> None:
     await asyncio.sleep(float(os.environ["LINGER"]))
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def slow() -> str:
     await linger()
     return "done"

@@ -361,6 +361,21 @@ async def test_a_job_that_cannot_be_made_is_tried_again(
     assert "no host can be started for release 71 now: away" in caplog.text
 
 
+async def test_where_no_process_can_be_started_that_is_what_stands_in_the_way(
+    site: Site, make: Callable[..., Supervisor]
+) -> None:
+    supervisor = make()
+    site.job_fails = PermissionError("Operation not permitted")
+    supervisor.ensure("71")
+    await settle()
+    assert str(site.told[0].cause.error(2)) == (  # type: ignore[union-attr]
+        "release 71 could not be loaded: no version host can be started: Operation not permitted. 2 runs are parked. "
+        "Fix the environment (perdure versions host-env), or upgrade them."
+    )
+    supervisor.ensure("71")  # told at once to who asks again
+    assert len(site.kinds("71")) == 2
+
+
 async def test_at_the_end_all_are_asked_and_who_does_not_leave_is_killed(
     site: Site, make: Callable[..., Supervisor]
 ) -> None:

@@ -20,7 +20,7 @@ from perdure.model.filter import RunFilter
 from perdure.model.queue import FLAGS, LIMITS
 from perdure.model.run import RunRow
 from perdure.model.status import EventType, Status
-from perdure.model.write import COMMITTED, Append, Failed, Outcome, SetQueue, Write
+from perdure.model.write import COMMITTED, Append, Failed, Outcome, SetQueue, Upgrade, Write
 from perdure.store.base import StoreOptions
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
@@ -74,7 +74,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.stores = (self.oracle, self.sqlite)
         self.authors: dict[str, list[Author]] = {run_id: [Author(run_id, START)] for run_id in RUNS}
         self.batch: list[Write] = []
-        self.sent: list[Append] = []
+        self.sent: list[Append | Upgrade] = []
         self.busy = 0
         self.changes = 0
 
@@ -166,6 +166,18 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(run_id=run_ids, who=st.integers(0, 9))
     def purge(self, run_id: str, who: int) -> None:
         self.batch.append(self.author(run_id, who).purge())
+
+    @rule(
+        run_id=run_ids, who=st.integers(0, 9), source=st.sampled_from([0, 0, 0, 1, 2]), to=st.integers(1, 2),
+        delay=moments, count=st.sampled_from([None, None, 0, 1]),
+    )  # fmt: skip
+    def upgrade(self, run_id: str, who: int, source: int, to: int, delay: int, count: int | None) -> None:
+        try:
+            upgrade = self.author(run_id, who).upgraded(source, to, wake_at=self.time + delay, version_count=count)
+        except ValueError:
+            return
+        self.batch.append(upgrade)
+        self.sent.append(upgrade)
 
     @precondition(lambda self: self.sent)
     @rule(which=st.integers(0, 99))
@@ -278,6 +290,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.sqlite.get(run_id) == self.oracle.get(run_id)
             assert self.sqlite.load(run_id) == self.oracle.load(run_id)
             assert self.sqlite.inbox(run_id) == self.oracle.inbox(run_id)
+            assert self.sqlite.catalog.upgrades_of(run_id) == self.oracle.catalog.upgrades_of(run_id)
         assert self.sqlite.list(RunFilter()) == self.oracle.list(RunFilter())
         # The facts are each one's own.
         expected, found = (store.stats()._replace(facts=()) for store in (self.oracle, self.sqlite))

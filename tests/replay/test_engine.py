@@ -60,7 +60,7 @@ async def test_what_cannot_be_checked_is_refused(tmp_db: str) -> None:
         await engine.run(shop.order, "tea", id="o-1")
         with pytest.raises(perdure.RunNotFound):
             await engine.check("nothing")
-        with pytest.raises(perdure.VersionError, match=r"no code of order 9 here, only of 0\.0\.0"):
+        with pytest.raises(perdure.VersionError, match="order has no version 9"):
             await engine.check("o-1", to="9")
         assert (await engine.check("o-1", to="0.0.0", processes=0)).is_safe
         with pytest.raises(perdure.InvalidValue, match="from 0 to 16"):

@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim ignores which workflows the worker has", "store/memory.py",
-        "if not wanted or row.workflow not in request.workflows:", "if not wanted:",
+        "if not wanted or row.code not in request.codes:", "if not wanted:",
         f"{_STORES}::test_only_runs_of_the_given_queues_and_workflows_are_claimed[memory]",
     ),
     Mutant(

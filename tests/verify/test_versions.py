@@ -47,6 +47,8 @@ def fill(url: str) -> None:
     catalog.note("order", 1, "load_failed", {}, at=AT, actor="w1", reason="")
     author = Author("bound", store.now())
     store.commit([author.create(version_id=first.version_id)])
+    moved = Author("moved", store.now())
+    store.commit([moved.create(version_id=1), moved.upgraded(1, 2), moved.upgraded(2, 3)])
     store.close()
 
 
@@ -122,6 +124,13 @@ DAMAGE: dict[str, tuple[str, set[str]]] = {
     ),
     "a route cannot be read": ("update route set arms = '[1' where channel = 'beta';", {"route"}),
     "a revision is lost": ("delete from route where channel = 'default' and revision = 1;", {"route"}),
+    "an upgrade is lost": ("delete from run_upgrade where new_epoch = 1;", {"upgrade"}),
+    "all upgrades are lost": ("delete from run_upgrade;", {"upgrade"}),
+    "an upgrade led elsewhere": ("update run_upgrade set to_version = 4 where new_epoch = 1;", {"upgrade"}),
+    "an upgrade nobody made": (
+        "insert into run_upgrade values ('bound', 1, 1, 2, null, 0, '', '', 0);", {"upgrade", "binding"},
+    ),
+    "a run is bound back": ("update run set version_id = 2 where id = 'moved';", {"binding"}),
     "a run is bound to nothing": ("update run set version_id = 99;", {"binding"}),
     "a run is bound to another workflow": ("update run set version_id = 5;", {"binding"}),
     "a run is bound to what was purged": ("update run set version_id = 6, workflow = 'alone';", {"binding"}),

@@ -84,7 +84,7 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
         told = f"run {run_id} goes on where it was parked"
     elif row.status == Status.FAILED:
         failed = next(event for event in reversed(events) if event.type == EventType.RUN_FAILED)
-        _check_time_left(connection, run_id, failed)
+        check_time_left(connection, run_id, failed)
         facts = msgspec.json.decode(failed.detail) if failed.detail else {}
         detail = _detail(actor, reason, failed_seq=failed.seq, **facts)
         outcome = await _append(connection, row, EventType.RUN_REOPENED, detail, connection.store.now())
@@ -98,7 +98,12 @@ async def retry(connection: Connection, run_id: str, *, actor: str | None, reaso
     return told
 
 
-def _check_time_left(connection: Connection, run_id: str, failed: Event) -> None:
+def check_time_left(connection: Connection, run_id: str, failed: Event) -> None:
+    """Refuse to retry a run whose time limit is over.
+
+    Raises:
+        UsageError: it is.
+    """
     if read_failure(failed.payload or b"", connection.codec).type_name.endswith("RunTimedOut"):
         message = f"run {run_id!r} ended because its time was over, which a retry cannot give back"
         raise UsageError(message, run_id=run_id, hint="start it again under another id")

@@ -1,31 +1,54 @@
-"""Checks runs of a database against the code that is registered here."""
+"""Checks runs of a database against the code that is registered here, or against a version that is stored."""
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from perdure.api.reading import row_and_log
 from perdure.codec.base import open_chain
-from perdure.errors import InvalidValue, UsageError, VersionError
+from perdure.errors import InvalidValue, UnknownVersion, UsageError
 from perdure.replay.code import place_of
 from perdure.replay.here import check_here
 from perdure.replay.history import record
 from perdure.replay.pool import Pool
 from perdure.store.writer import StoreThread
+from perdure.version.resolution import resolve
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from perdure.codec.base import Chain
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.replay.history import History
     from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
+    from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.registry import WorkflowRegistry
 
-MOST_PROCESSES = 16
+
+MOST_PROCESSES: Final = 16
+_MOST_VERSIONS: Final = 4
+"""Stored versions that processes are kept for."""
+
+
+class Target(NamedTuple):
+    """A stored version.
+
+    Attributes:
+        workflow: name of the workflow.
+        version_id: the version.
+        label: what it goes by.
+        version_count: the count of changes of versions it was found at.
+    """
+
+    workflow: str
+    version_id: int
+    label: str
+    version_count: int
 
 
 class Checker:
@@ -35,14 +58,20 @@ class Checker:
         workflows: the code.
         codec: how values are stored.
         options: options of the codec that encodes them.
+        plan: returns how a process is told to load a stored version; None where no other process sees the database.
     """
 
-    def __init__(self, workflows: WorkflowRegistry, codec: Chain, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, workflows: WorkflowRegistry, codec: Chain, options: Mapping[str, Any],
+        plan: Callable[[], Plan | None],
+    ) -> None:  # fmt: skip
         self._workflows = workflows
         self._codec = codec
         self._options = dict(options)
+        self._plan = plan
         self._thread = StoreThread("perdure-check")
         self._pools: dict[int, tuple[frozenset[str], Pool]] = {}
+        self._stored: dict[tuple[int, int], Pool] = {}
 
     async def check(self, connection: Connection, run_id: str, to: str | None, processes: int) -> Verdict:
         """Check one run; see `perdure.Engine.check`."""
@@ -51,25 +80,92 @@ class Checker:
             raise InvalidValue(message)
         row, events = await row_and_log(connection, run_id)
         history = record(row, events, self._codec)
-        workflow = self._code(history, to)
-        loop: asyncio.AbstractEventLoop | None = connection.loop
-        assert loop is not None  # noqa: S101 - it was read from just now
+        target = None if to is None else await self._target(connection, row.workflow, to)
+        if target is not None:
+            return await self.check_stored(connection, history, target, processes)
+        workflow = self._code(history)
         if processes == 0:
             name = self._codec.codec.name
             codec = open_chain((name,), {name: self._options})
-            verdict: Verdict = await self._thread.call(loop, check_here, history, workflow, codec)
-        else:
-            verdict = await self._thread.call(loop, self._pool(workflow, processes).check, history)
+            return await self._called(connection, check_here, history, workflow, codec)
+        return await self._called(connection, self._pool(workflow, processes).check, history)
+
+    async def _called(self, connection: Connection, function: Callable[..., Verdict], *args: Any) -> Verdict:
+        loop = connection.loop
+        assert loop is not None  # noqa: S101 - it was read from just now
+        verdict: Verdict = await self._thread.call(loop, function, *args)
         return verdict
 
-    def _code(self, history: History, to: str | None) -> WorkflowDefinition:
+    # -- stored versions -----------------------------------------------------------------------------------------
+
+    async def target(self, connection: Connection, workflow: str, to: str) -> Target:
+        """Return the stored version that is meant.
+
+        Raises:
+            UnknownVersion, VersionClosed, VersionPurged: see `resolve`.
+            InvalidValue: it begins like a range and is none.
+        """
+        shelf = await connection.read(connection.store.catalog.shelf, workflow)
+        label = resolve(shelf.known, to)
+        return Target(workflow, label.version_id, label.text, shelf.count)
+
+    async def target_of(self, connection: Connection, workflow: str, version_id: int) -> Target:
+        """Return a stored version by its number.
+
+        Raises:
+            VersionClosed, VersionPurged: see `resolve`.
+        """
+        shelf = await connection.read(connection.store.catalog.shelf, workflow)
+        return await self.target(connection, workflow, shelf.known.versions[version_id].sha256)
+
+    async def _target(self, connection: Connection, workflow: str, to: str) -> Target | None:
+        """Return the stored version that is meant; None for the code that is here and that nobody has registered."""
+        try:
+            return await self.target(connection, workflow, to)
+        except UnknownVersion:
+            here = self._workflows.get(workflow)
+            if here is None or here.version != to:
+                raise
+            return None
+
+    async def check_stored(
+        self, connection: Connection, history: History, target: Target, processes: int = 2
+    ) -> Verdict:  # fmt: skip
+        """Check a history against a stored version.
+
+        Raises:
+            UsageError: no other process can read this database.
+            VersionLoadFailed: the version cannot be loaded.
+        """
+        key = max(processes, 1), target.version_id
+        pool = self._stored.pop(key, None)
+        if pool is None:
+            pool = await self._open(connection, target, key[0])
+        self._stored[key] = pool  # as the last to be given up
+        while len(self._stored) > _MOST_VERSIONS:
+            self._stored.pop(next(iter(self._stored))).close()
+        return await self._called(connection, pool.check, dataclasses.replace(history, version=target.label))
+
+    async def _open(self, connection: Connection, target: Target, processes: int) -> Pool:
+        catalog = connection.store.catalog
+        definition = await connection.read(catalog.definition, target.version_id)
+        hosted = None if definition is None else await connection.read(catalog.hosted, definition.release_id)
+        plan = self._plan()
+        if hosted is None or plan is None:
+            message = f"{target.workflow}@{target.label} cannot be loaded: no other process can read this database"
+            raise UsageError(message)
+        job = plan.job(hosted, "", target.version_id, "")
+        entries = [entry for entry in job.entries if entry.version_id == target.version_id]
+        job = replace(job, entries=entries, settings={})
+        return Pool(job, codec=self._codec.codec.name, options=self._options, processes=processes)
+
+    # -- code that is here ---------------------------------------------------------------------------------------
+
+    def _code(self, history: History) -> WorkflowDefinition:
         workflow = self._workflows.get(history.workflow)
         if workflow is None:
             message = f"run {history.run_id!r} is of workflow {history.workflow!r}, whose code is not here"
-            raise UsageError(message, hint="give the engine the workflow, or the module it is in")
-        if to is not None and to != workflow.version:
-            message = f"there is no code of {workflow.name} {to} here, only of {workflow.version}"
-            raise VersionError(message, hint="leave out what to check against, or use the code of that version")
+            raise UsageError(message, hint="give the engine the workflow, or the module it is in; or name a version")
         return workflow
 
     def _pool(self, workflow: WorkflowDefinition, processes: int) -> Pool:
@@ -87,9 +183,10 @@ class Checker:
 
     def close(self) -> None:
         """End the processes, and with them any check under way."""
-        for _, pool in self._pools.values():
+        for pool in (*(pool for _, pool in self._pools.values()), *self._stored.values()):
             pool.close()
         self._pools.clear()
+        self._stored.clear()
         self._thread.stop()
         self._thread = StoreThread("perdure-check")  # the engine may be opened again
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
+from perdure.api.hosts import Hosts
 from perdure.api.joining import record_async, run_id
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
@@ -18,11 +19,13 @@ from perdure.api.queues import Routes, declare, served
 from perdure.api.run import Run
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
-from perdure.api.versioning import Registrar, hosted_settings, plan_of, take_options
+from perdure.api.versioning import Registrar, hosted_settings, plan_of, registrars, take_options
+from perdure.api.versions import VersionRoutes, Versions
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
 from perdure.model.write import Outdated
+from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
 from perdure.runtime.worker import Worker
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
-    from perdure.runtime.carried import Carried
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
 
@@ -64,8 +66,12 @@ class Engine(Operations):
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
-            the id of the one run it takes. For a client also
-            ``read_only``, ``create=False`` (the database must exist), ``migrate=False`` (its schema must be current).
+            the id of the one run it takes. For a client also ``read_only``, ``create=False`` (the database must exist),
+            ``migrate=False`` (its schema must be current).
+
+    Attributes:
+        versions, routes: the versions of workflows, and which new runs start on (not the queues they are put on).
+        hosts: the processes that run versions which nobody was deployed with.
 
     Raises:
         UsageError: a setting has a wrong value, or two workflows have one name.
@@ -99,12 +105,15 @@ class Engine(Operations):
         self._parent: str | None = None
         facts = codecs if isinstance(codecs, Mapping) else None
         self._codec = open_chain(tuple(codecs), facts, max_bytes=self._settings.max_bytes)
+        self.versions: Versions = Versions(self, registrars(self._store, self._workflows, self._version_options))
+        self.routes: VersionRoutes = VersionRoutes(self)
+        self.hosts: Hosts = Hosts(self)
         self._connection: Connection | None = None
         self._worker: Worker | None = None
         self._starts: Starts | None = None
         self._closing: asyncio.Task[None] | None = None
         name = self._codec.codec.name
-        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}))
+        self._checker = Checker(self._workflows, self._codec, (facts or {}).get(name, {}), self._plan)
 
     async def open(self) -> Self:
         """Connect, bring the schema up to date, start the worker.
@@ -155,12 +164,13 @@ class Engine(Operations):
         carried: Carried = await connection.read(registrar.register)
         return carried
 
-    def _plan(self, carried: Carried) -> Plan | None:
-        """Return how version hosts are made; None where there is no other process that could see the database."""
-        if carried.is_host or not self._store.capabilities.shared:
+    def _plan(self, carried: Carried | None = None) -> Plan | None:
+        """Return how processes are told to load a stored version; None where no other process sees the database."""
+        if not self._store.capabilities.shared:
             return None
+        known = NOTHING if self._worker is None else self._worker.host.carried
         settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
-        return plan_of(self.url, settings, self._version_options, carried)
+        return plan_of(self.url, settings, self._version_options, carried or known)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:
         """Register a workflow that is started before anybody said it would be, as if it had been there at the start."""
@@ -232,11 +242,6 @@ class Engine(Operations):
     def worker_name(self) -> str | None:
         """Name of the worker, as people see it; None for a client."""
         return None if self._worker is None else self._worker.name
-
-    def carried_version(self, workflow: str) -> str | None:
-        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
-        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
-        return None if version is None else version.label
 
     @property
     def starts(self) -> Starts:

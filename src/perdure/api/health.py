@@ -9,17 +9,55 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.api.reading import RunInfo, moment, to_info
+from perdure.api.version_info import VersionUse
+from perdure.api.version_use import uses
+from perdure.model.code import UNBOUND
 from perdure.model.filter import Fact, QueueStats, RunFilter, StoreStats
 from perdure.model.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from perdure.model.run import RunRow, WorkerRow
     from perdure.runtime.connection import Connection
+    from perdure.store.base import Store
 
 MOST_PARKED = 20
 MOST_SKEW_S = 5.0
+PATIENCE_S = 10.0
+"""So long runs may be due that no live worker carries the version of: one may be about to be started for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInfo:
+    """A version host as the database knows it.
+
+    Attributes:
+        id: its incarnation, new with each start.
+        worker: id of the worker that started it.
+        machine: where it is.
+        pid: process.
+        started_at: when it began.
+        workflows: workflows it runs.
+        versions: numbers of the versions it carries.
+    """
+
+    id: str
+    worker: str
+    machine: str
+    pid: int
+    started_at: datetime
+    workflows: tuple[str, ...]
+    versions: tuple[int, ...]
+
+
+def to_host(row: WorkerRow) -> HostInfo:
+    """Return the version host of a row."""
+    return HostInfo(
+        id=row.id, worker=row.parent or "", machine=row.host, pid=row.pid, started_at=moment(row.started_at),
+        workflows=tuple(msgspec.json.decode(row.workflows)), versions=tuple(msgspec.json.decode(row.versions)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +74,7 @@ class WorkerInfo:
         heartbeat_at: when it was last heard of.
         queues: queues it serves.
         workflows: workflows it has the code of.
+        versions: numbers of the versions it carries.
     """
 
     id: str
@@ -47,6 +86,7 @@ class WorkerInfo:
     heartbeat_at: datetime
     queues: tuple[str, ...]
     workflows: tuple[str, ...]
+    versions: tuple[int, ...] = ()
 
     def serves(self, queue: str, workflow: str) -> bool:
         """Whether it is alive and takes such runs."""
@@ -63,6 +103,7 @@ class Unserved:
         due: how many there are.
         oldest_at: since when the oldest is due.
         age_s: that in seconds.
+        version: label of the version they are bound to, if it is that which no live worker carries.
     """
 
     queue: str
@@ -70,6 +111,7 @@ class Unserved:
     due: int
     oldest_at: datetime
     age_s: float
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +124,7 @@ class Health:
         workers: known workers.
         unserved: due work nobody takes.
         parked: the newest runs that wait for a person.
+        versions: versions, with what they are used for.
     """
 
     facts: tuple[Fact, ...]
@@ -89,6 +132,7 @@ class Health:
     workers: tuple[WorkerInfo, ...]
     unserved: tuple[Unserved, ...]
     parked: tuple[RunInfo, ...]
+    versions: tuple[VersionUse, ...] = ()
 
 
 async def health(connection: Connection) -> Health:
@@ -98,11 +142,28 @@ async def health(connection: Connection) -> Health:
     parked: list[RunRow] = await connection.read(connection.store.list, query)
     now = connection.store.now()
     workers = tuple(_worker(row, now) for row in stats.workers)
+    versions: tuple[VersionUse, ...] = await connection.read(uses, connection.store, _carriers(workers))
+    labels: dict[int, str] = await connection.read(_labels, connection.store, {one.workflow for one in stats.waiting})
     return Health(
         facts=(*stats.facts, _clock(now)), runs=stats.runs, workers=workers,
-        unserved=tuple(_unserved(one, now) for one in stats.waiting if not _served(workers, one)),
-        parked=tuple(map(to_info, parked)),
+        unserved=tuple(filter(None, (_unserved(one, workers, labels, now) for one in stats.waiting))),
+        parked=tuple(map(to_info, parked)), versions=versions,
     )  # fmt: skip
+
+
+def _carriers(workers: tuple[WorkerInfo, ...]) -> dict[int, tuple[str, ...]]:
+    live = [worker for worker in workers if worker.state == "live"]
+    ids = {version for worker in live for version in worker.versions}
+    return {version: tuple(sorted(worker.name for worker in live if version in worker.versions)) for version in ids}
+
+
+def _labels(store: Store, workflows: set[str]) -> dict[int, str]:
+    """Return the greatest label of each version of some workflows."""
+    found: dict[int, str] = {}
+    for workflow in workflows:
+        for label in store.catalog.shelf(workflow).known.labels:
+            found.setdefault(label.version_id, label.text)
+    return found
 
 
 async def is_served(connection: Connection, queue: str, workflow: str) -> bool:
@@ -112,15 +173,21 @@ async def is_served(connection: Connection, queue: str, workflow: str) -> bool:
     return any(_worker(row, now).serves(queue, workflow) for row in stats.workers)
 
 
-def _served(workers: tuple[WorkerInfo, ...], work: QueueStats) -> bool:
-    return any(worker.serves(work.queue, work.workflow) for worker in workers)
-
-
-def _unserved(work: QueueStats, now: int) -> Unserved:
+def _unserved(
+    work: QueueStats, workers: tuple[WorkerInfo, ...], labels: Mapping[int, str], now: int
+) -> Unserved | None:
+    """Return what nobody works on, None if somebody does."""
     age = max(0, now - work.oldest_wake_at) / 1_000_000
+    version = None
+    if any(worker.serves(work.queue, work.workflow) for worker in workers):
+        carried = any(work.version_id in worker.versions for worker in workers if worker.state == "live")
+        if work.version_id == UNBOUND or carried or age < PATIENCE_S:
+            return None
+        version = labels.get(work.version_id)
     return Unserved(
-        queue=work.queue, workflow=work.workflow, due=work.due, oldest_at=moment(work.oldest_wake_at), age_s=age
-    )
+        queue=work.queue, workflow=work.workflow, due=work.due, oldest_at=moment(work.oldest_wake_at), age_s=age,
+        version=version,
+    )  # fmt: skip
 
 
 def _worker(row: WorkerRow, now: int) -> WorkerInfo:
@@ -128,7 +195,7 @@ def _worker(row: WorkerRow, now: int) -> WorkerInfo:
     return WorkerInfo(
         id=row.id, name=row.name, host=row.host, pid=row.pid, state=state, started_at=moment(row.started_at),
         heartbeat_at=moment(row.heartbeat_at), queues=tuple(msgspec.json.decode(row.queues)),
-        workflows=tuple(msgspec.json.decode(row.workflows)),
+        workflows=tuple(msgspec.json.decode(row.workflows)), versions=tuple(msgspec.json.decode(row.versions)),
     )  # fmt: skip
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from perdure.api import acting, reading
+from perdure.api.forking import fork
 from perdure.api.queues import QueueHandle, list_queues
+from perdure.api.upgrades import Upgrades
+from perdure.api.version_use import OtherRuns, other_runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from datetime import datetime
 
     from perdure.api.checking import Checker
+    from perdure.api.engine import Engine
     from perdure.api.queues import QueueInfo
     from perdure.api.reading import RunInfo
+    from perdure.api.run import Run
     from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
     from perdure.runtime.worker import Worker
@@ -30,6 +35,16 @@ class Operations:
         """The open connection. Internal."""
         raise NotImplementedError
 
+    @property
+    def checker(self) -> Checker:
+        """What checks histories. Internal."""
+        return self._checker
+
+    @property
+    def _itself(self) -> Engine:
+        """The engine that this is a part of."""
+        return cast("Engine", self)
+
     async def list(
         self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
         queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
@@ -40,7 +55,7 @@ class Operations:
         Args:
             status: one state or several.
             workflow: workflow or its name.
-            version: version of the workflow.
+            version: label of the version, or the beginning of its hash.
             queue: name of the queue.
             tag: tags that the run must have.
             since: created at or after this time.
@@ -84,19 +99,56 @@ class Operations:
         await acting.purge(self.connection, run_id, actor=actor, reason=reason)
 
     async def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
-        """Replay what is recorded of a run with the code given to this engine, without calling a step.
+        """Replay what is recorded of a run with other code, without calling a step.
 
         Args:
             run_id: the run, ended or not; it is only read.
-            to: version to check against; the registered one by default.
-            processes: replay in so many processes of this engine, each with another hash seed; 0 for this process.
+            to: the stored version to check against: a label, the beginning of a hash, or a range. By default the code
+                that was given to this engine.
+            processes: replay in so many processes of this engine, each with another hash seed; 0 for this process,
+                which can load no stored version.
 
         Raises:
             RunNotFound: there is no such run, or its history was purged.
             UsageError: its workflow is not here, or cannot be loaded in another process.
-            VersionError: ``to`` is not the version that is here.
+            UnknownVersion, VersionClosed, VersionPurged: there is no such version, or it takes no runs.
+            VersionLoadFailed: the version cannot be loaded.
         """
         return await self._checker.check(self.connection, run_id, to, processes)
+
+    async def fork(
+        self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
+        actor: str | None = None, reason: str | None = None,
+    ) -> Run[Any]:  # fmt: skip
+        """Start a new run that begins with what another one has recorded, and return a handle on it.
+
+        The other run is only read. What the new one does again it does under its own id, so under its own idempotency
+        keys: it is how a run is started again from a step.
+
+        Args:
+            run_id: the run, ended or not.
+            id: id of the new run; a new one by default.
+            from_step: id of the operation that is not copied, nor what was recorded after it. By default everything is
+                copied but the way a run has ended; of a failed run, what stands before the step that failed.
+            to: the version of the new run, against which the history is checked first; by default the same.
+            actor: who does it; the system's user by default.
+            reason: why.
+
+        Raises:
+            RunNotFound: there is no such run, or its history was purged.
+            UsageError: it has recorded no such operation.
+            IdConflict: the new id is taken.
+            UpgradeRefused: the history does not fit the version.
+            UnknownVersion, VersionClosed, VersionPurged, VersionLoadFailed: see `check`.
+        """
+        step = None if from_step is None else str(from_step)
+        new_id = await fork(self._itself, run_id, id=id, from_step=step, to=to, actor=actor, reason=reason)
+        return self._itself.get(new_id)
+
+    @property
+    def upgrades(self) -> Upgrades:
+        """What binds runs to other versions."""
+        return Upgrades(self._itself)
 
     async def queues(self) -> tuple[QueueInfo, ...]:
         """Return every queue that has settings or open runs, by name, with what is in it. Counts them."""
@@ -109,6 +161,23 @@ class Operations:
             UsageError: the name cannot name a queue.
         """
         return QueueHandle(self, name)
+
+    def carried_version(self, workflow: str) -> str | None:
+        """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""
+        version = None if self._worker is None else self._worker.host.carried.versions.get(workflow)
+        return None if version is None else version.label
+
+    async def other_runs(self) -> tuple[OtherRuns, ...]:
+        """Return the open runs of the worker's workflows that are bound to versions it does not carry. Internal."""
+        versions = {} if self._worker is None else self._worker.host.carried.versions
+        own = {name: version.id for name, version in versions.items()}
+        found: tuple[OtherRuns, ...] = await self.connection.read(other_runs, self.connection.store, own)
+        return found
+
+    def message_sent(self, run_id: str) -> None:
+        """Look at a run's inbox, or for runs to claim. Internal."""
+        if self._worker is not None:
+            self._worker.message_sent(run_id)
 
     def queue_changed(self) -> None:
         """Look for runs to claim. Internal."""

@@ -19,6 +19,8 @@ from perdure.model.filter import RunFilter
 from perdure.model.run import RunRow, Tombstone
 from perdure.model.status import GOING_ON, EventType, Status
 from perdure.replay.history import record
+from perdure.runtime.history import effective
+from perdure.version.resolution import HASH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.codec.base import Codec
     from perdure.replay.history import History
     from perdure.runtime.connection import Connection
+    from perdure.store.base import Store
 
 logger: logging.Logger = logging.getLogger("perdure.run")
 _PAUSE_S = 0.2
@@ -48,7 +51,8 @@ class RunInfo:
     Attributes:
         id: id of the run.
         workflow: name of its workflow.
-        version: version it is recorded with.
+        version: label of the version it is bound to.
+        version_id: number of that version in the database; 0 while it is bound to none.
         status: where it stands.
         queue: queue it was started on.
         priority: higher is sooner.
@@ -76,6 +80,7 @@ class RunInfo:
     created_at: datetime
     updated_at: datetime
     purged: bool = False
+    version_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +141,7 @@ def to_info(row: RunRow | Tombstone) -> RunInfo:
         id=row.id, workflow=row.workflow, version=row.workflow_version, status=Status(row.status), queue=row.queue,
         priority=row.priority, tags=msgspec.json.decode(row.tags) if row.tags else {}, detail=row.detail,
         owner=row.owner, epoch=row.epoch, wake_at=None if row.wake_at is None else moment(row.wake_at),
-        created_at=moment(row.created_at), updated_at=moment(row.updated_at),
+        created_at=moment(row.created_at), updated_at=moment(row.updated_at), version_id=row.version_id,
     )  # fmt: skip
 
 
@@ -249,7 +254,7 @@ async def recording(connection: Connection, run_id: str) -> History:
 async def value(connection: Connection, run_id: str, name: str, default: Any) -> Any:
     """Return the last published value of a name. Raises `RunNotFound`."""
     _, rows = await row_and_log(connection, run_id)
-    for row in reversed(rows):
+    for row in reversed(effective(rows)):
         if row.type == EventType.VALUE_PUBLISHED and row.name == name:
             return connection.codec.decode(row.payload or b"null")
     return default
@@ -315,6 +320,12 @@ def _show_error(data: bytes | None, codec: Codec) -> str | None:
 PAGE = 200
 
 
+def ids_of(store: Store, version: str) -> tuple[int, ...]:
+    """Return the versions of all workflows whose hash begins so."""
+    shelves = map(store.catalog.shelf, store.catalog.workflows())
+    return tuple(one.id for shelf in shelves for one in shelf.known.versions.values() if one.sha256.startswith(version))
+
+
 async def build_filter(
     connection: Connection, *, status: str | Iterable[str] | None, workflow: Any, version: str | None,
     queue: str | None, tag: Mapping[str, str] | None, since: datetime | None, until: datetime | None,
@@ -332,16 +343,18 @@ async def build_filter(
         known = ", ".join(Status)
         message = f"there is no status {status!r}; there are {known}"
         raise UsageError(message) from None
-    before = None
-    if cursor is not None:
-        before = await _place_of(connection, cursor)
+    before = None if cursor is None else await _place_of(connection, cursor)
     workflow = getattr(workflow, "name", workflow)
     for what, name in (("workflow", workflow), ("version", version), ("queue", queue)):
         if name is not None:
             check_name(name, f"the {what} of a listing")
+    ids: tuple[int, ...] = ()
+    if version is not None and HASH.fullmatch(version):
+        ids = await connection.read(ids_of, connection.store, version)
+        version = None if ids else version
     return RunFilter(
-        statuses=statuses, workflow=workflow, version=version, queue=queue, tags=check_tags(tag),
-        since=_stored(since, "since"), until=_stored(until, "until"), before=before, limit=PAGE,
+        statuses=statuses, workflow=workflow, version=version, version_ids=ids, queue=queue, tags=check_tags(tag),
+        since=stored_moment(since, "since"), until=stored_moment(until, "until"), before=before, limit=PAGE,
     )  # fmt: skip
 
 
@@ -356,7 +369,8 @@ async def _place_of(connection: Connection, cursor: str) -> tuple[int, str]:
     return row.created_at, row.id
 
 
-def _stored(at: datetime | None, what: str) -> int | None:
+def stored_moment(at: datetime | None, what: str) -> int | None:
+    """Return a time as it is stored. Raises `UsageError` for one without a zone."""
     if at is None:
         return None
     if not isinstance(at, datetime):

@@ -12,7 +12,10 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure.api.engine import Engine
+from perdure.api.hosts import SyncHosts
 from perdure.api.joining import record, run_id
+from perdure.api.sync_upgrades import SyncUpgrading
+from perdure.api.sync_versions import SyncVersionRoutes, SyncVersions
 from perdure.errors import UsageError
 from perdure.model.write import Outdated
 
@@ -110,16 +113,24 @@ class SyncQueueHandle:
         self._engine.wait(self._queue.resume(actor=actor, reason=reason))
 
 
-class SyncEngine:
+class SyncEngine(SyncUpgrading):
     """`Engine` for code without an event loop: scripts, Flask, Django. Takes the same arguments.
 
     Use it as a context manager. Its methods may be called from any thread.
+
+    Attributes:
+        versions: the versions of workflows; see `Versions`.
+        routes: which versions new runs start on; see `VersionRoutes`.
+        hosts: the processes that run versions which nobody was deployed with; see `Hosts`.
     """
 
     def __init__(
         self, url: str | None = None, workflows: Iterable[Callable[..., Any] | ModuleType] = (), **options: Any
     ) -> None:
         self.engine: Engine = Engine(url, workflows, **options)
+        self.versions: SyncVersions = SyncVersions(self)
+        self.routes: SyncVersionRoutes = SyncVersionRoutes(self)
+        self.hosts: SyncHosts = SyncHosts(self.wait, self.engine.hosts)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -264,7 +275,7 @@ class SyncEngine:
         return self.wait(self.engine.purge(run_id, reason=reason, actor=actor))
 
     def check(self, run_id: str, *, to: str | None = None, processes: int = 2) -> Verdict:
-        """Replay what is recorded of a run with the code given to this engine; see `Engine.check`."""
+        """Replay what is recorded of a run with other code; see `Engine.check`."""
         return self.wait(self.engine.check(run_id, to=to, processes=processes))
 
     def start_many(self, starts: Iterable[Start]) -> Sequence[SyncRun[Any]]:

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -31,7 +31,7 @@ from perdure.version.scan import no_scans
 from perdure.version.survey import take_survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.runtime.settings import Settings
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from perdure.version.definition import Definition
     from perdure.version.publication import Decision, Differing
     from perdure.version.survey import Survey
+
+    Registrars = Callable[[Mapping[str, WorkflowDefinition] | None, str | None, str], "Registrar"]
+    """(workflows, or None for those of the engine; who; why) -> what registers them."""
 
 logger: logging.Logger = logging.getLogger("perdure.version")
 _TRIES: Final = 10
@@ -166,8 +169,10 @@ def hosted_settings(settings: Settings, durability: str, codecs: Any, only: str 
     return {**given, **spans, **counts, **({} if only is None else {"only": only})}
 
 
-def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried: Carried) -> Plan:
-    """Return how version hosts are made."""
+def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried: Carried) -> Plan | None:
+    """Return how version hosts are made; None in one."""
+    if carried.is_host:
+        return None
     cache = _cache()
     return Plan(
         url, settings, cache / "releases", frozenset(carried.roots), carried.folders, options.max_hosts,
@@ -199,7 +204,7 @@ class Registrar:
     """
 
     def __init__(
-        self, store: Store, workflows: dict[str, WorkflowDefinition], options: VersionOptions,
+        self, store: Store, workflows: Mapping[str, WorkflowDefinition], options: VersionOptions,
         actor: str | None = None, reason: str = "",
     ) -> None:  # fmt: skip
         self._store = store
@@ -217,11 +222,9 @@ class Registrar:
             NotPublished: a version is not known, and this process may not make it known.
             StoreError: the database cannot be used.
         """
-        survey = survey_of(self._workflows.values(), self._options, self._store)
+        survey = self.survey()
         if survey is None:
             return NOTHING
-        for notice in survey.notices:
-            logger.warning(notice.text)
         registered = self.publish(survey)
         versions = {
             one.definition.workflow: Version(one.version_id, one.label, one.definition.config) for one in registered
@@ -230,6 +233,22 @@ class Registrar:
             versions, survey.resources(), roots=survey.release.roots, folders=survey.folders,
             watch=_watch(survey, registered[0]),
         )  # fmt: skip
+
+    def survey(self) -> Survey | None:
+        """Return the versions that the workflows are, and log what is odd about them; None if none is bound to one."""
+        survey = survey_of(self._workflows.values(), self._options, self._store)
+        for notice in survey.notices if survey is not None else ():
+            logger.warning(notice.text)
+        return survey
+
+    def published(self) -> list[Registered]:
+        """Register, and return what became of each workflow; see `register` for what it raises."""
+        survey = self.survey()
+        return [] if survey is None else self.publish(survey)
+
+    def semver(self, workflow: str) -> str | None:
+        """Return the number that a workflow declares."""
+        return self._workflows[workflow].semver
 
     def publish(self, survey: Survey) -> list[Registered]:
         """Make what a survey found known, and say in the log what that leads to."""
@@ -283,6 +302,16 @@ def _watch(survey: Survey, registered: Registered) -> Watch:
     watch = Watch(release.roots, modules_of(release.manifest, canonical), name)
     watch.check_loaded(sys.modules, process_started())
     return watch
+
+
+def registrars(store: Store, workflows: Mapping[str, WorkflowDefinition], options: VersionOptions) -> Registrars:
+    """Return what makes the registrar of somebody who publishes, and so may, whatever a worker may."""
+    options = replace(options, registration="worker")
+
+    def make(given: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str) -> Registrar:
+        return Registrar(store, workflows if given is None else given, options, actor, reason)
+
+    return make
 
 
 def _decide(

@@ -74,7 +74,22 @@ class MomentType(ParamType):
             self.fail(f"{value!r} is neither a time such as 2026-05-01T12:00 nor a span such as 2h", param, ctx)
 
 
-DURATION, PAIR, MOMENT = DurationType(), PairType(), MomentType()
+class VersionType(ParamType):
+    """``WORKFLOW@VERSION``."""
+
+    name = "workflow@v"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Split at the last at sign: a version has none."""
+        if isinstance(value, tuple):
+            return value
+        workflow, sign, version = value.rpartition("@")
+        if not sign or not workflow or not version:
+            self.fail(f"{value!r} is not of the form WORKFLOW@VERSION, such as order@1.3.0", param, ctx)
+        return workflow, version
+
+
+DURATION, PAIR, MOMENT, VERSION = DurationType(), PairType(), MomentType(), VersionType()
 
 
 def database(command: F) -> F:
@@ -94,6 +109,32 @@ def acting(command: F) -> F:
     """Add ``--actor`` and ``--reason``."""
     command = click.option("--reason", help="Why; kept in the log.")(command)
     return click.option("--actor", help="Who acts; kept in the log. The system user by default.")(command)
+
+
+def acting_for_a_reason(command: F) -> F:
+    """Add ``--actor`` and a ``--reason`` that must be given."""
+    command = click.option("--reason", required=True, help="Why; kept in the record of changes.")(command)
+    return click.option("--actor", help="Who acts; kept in the record. The system user by default.")(command)
+
+
+def channel(command: F) -> F:
+    """Add ``--channel``."""
+    return click.option(
+        "--channel", metavar="C", default="default", show_default=True,
+        help="Name of the route; `default` is that of starts which name none.",
+    )(command)  # fmt: skip
+
+
+def sources(command: F) -> F:
+    """Add what says where first-party code is."""
+    command = click.option(
+        "--bootstrap", metavar="M:F", default="",
+        help="Module and function that set the application up in version hosts; it belongs to every version.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--package", "packages", metavar="NAME", multiple=True,
+        help="First-party package; may be repeated. By default those of the workflows.",
+    )(command)  # fmt: skip
 
 
 def tags(command: F) -> F:

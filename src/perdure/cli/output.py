@@ -126,6 +126,11 @@ def pairs(tags: dict[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in tags.items())
 
 
+def counts(numbers: dict[str, int]) -> str:
+    """Return how many there are of each."""
+    return " ".join(f"{name} {count}" for name, count in sorted(numbers.items()))
+
+
 def cut(text: str, most: int) -> str:
     """Return the beginning of a text that is too long for a column."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 def read(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` on an existing database, which is only read: nothing is created or migrated."""
-    return _with(Engine(url, worker=False, read_only=True), work)
+    return running(Engine(url, worker=False, read_only=True), work)
 
 
 def act(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` on an existing database: nothing is created or migrated."""
-    return _with(Engine(url, worker=False, create=False, migrate=False), work)
+    return running(Engine(url, worker=False, create=False, migrate=False), work)
 
 
 def build(url: str, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` on a database that is made or migrated if need be."""
-    return _with(Engine(url, worker=False), work)
+    return running(Engine(url, worker=False), work)
 
 
 def rehearse(given: tuple[Any, tuple[Any, ...], dict[str, Any]], call: dict[str, Any], code: list[Any]) -> None:
@@ -46,10 +46,12 @@ def rehearse(given: tuple[Any, tuple[Any, ...], dict[str, Any]], call: dict[str,
     async def work(engine: Engine) -> None:
         await engine.start_call(*given, **call)
 
-    _with(Engine("sqlite://", code, worker=False), work)
+    running(Engine("sqlite://", code, worker=False), work)
 
 
-def _with(engine: Engine, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+def running(engine: Engine, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    """Run ``work`` with an engine that is opened for it."""
+
     async def scope() -> T:
         async with engine:
             return await work(engine)

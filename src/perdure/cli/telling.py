@@ -3,7 +3,8 @@
 ====  ==============================================================================
 0     success
 1     the run failed, was cancelled or timed out; something was found (``verify``,
-      ``doctor``); a worker could not go on
+      ``doctor``, ``versions check``, a change without a new number where that is
+      refused); a worker could not go on
 2     wrong usage, or an environment that cannot be used; an unknown run id too
 3     the run is parked
 130   interrupted
@@ -17,10 +18,10 @@ from contextlib import suppress
 import click
 
 from perdure.cli.output import escape
-from perdure.errors import PerdureError, RunCancelled, RunFailed, RunParked, RunTerminated, RunTimedOut
+from perdure.errors import PerdureError, RunCancelled, RunFailed, RunParked, RunTerminated, RunTimedOut, UnbumpedChange
 
 FAILED, USAGE, PARKED, INTERRUPTED = 1, 2, 3, 130
-_ENDED = (RunFailed, RunCancelled, RunTimedOut, RunTerminated)
+_FOUND = (RunFailed, RunCancelled, RunTimedOut, RunTerminated, UnbumpedChange)
 
 
 class Crashed(Exception):
@@ -31,7 +32,7 @@ def exit_code(error: PerdureError) -> int:
     """Return the exit code that an error stands for."""
     if isinstance(error, RunParked):
         return PARKED
-    return FAILED if isinstance(error, _ENDED) else USAGE
+    return FAILED if isinstance(error, _FOUND) else USAGE
 
 
 def say(text: str) -> None:

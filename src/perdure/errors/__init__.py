@@ -28,6 +28,7 @@
     ├── CodecError                codec              a value cannot be stored or read exactly
     ├── Diverged                  diverged           replay asked for something else
     └── VersionError              version            no code for the version of a run
+        ├── BindingGuard          binding_guard      only an upgrade changes what a run is bound to
         ├── EnvironmentMismatch   environment_mismatch what it stands on is not installed here
         ├── HostCrashed           host_crashed       the process that runs it ended again and again
         ├── NoSource              no_source          a workflow's code has no source to keep
@@ -38,6 +39,9 @@
         ├── SourceChangedOnDisk   source_changed_on_disk files changed under a worker
         ├── UnbumpedChange        unbumped_change    other code under a number that is taken
         ├── UnknownVersion        unknown_version    no such version is published
+        ├── UpgradeBusy           upgrade_busy       the run is inside a step
+        ├── UpgradeRefused        upgrade_refused    what its check found is not accepted
+        ├── UpgradeStale          upgrade_stale      the run has moved on since it was checked
         ├── VersionClosed         version_closed     the version takes no new runs
         ├── VersionPurged         version_purged     the version's code is gone
         └── VersionLoadFailed     version_load_failed its code raised while it was loaded
@@ -72,6 +76,7 @@ from perdure.errors.run import (
 from perdure.errors.step import StepFailed, StepInterrupted, StepTimedOut
 from perdure.errors.store import BlobsMissing, SchemaTooNew, StoreConflict, StoreCorrupt, StoreError, StoreUnavailable
 from perdure.errors.version import (
+    BindingGuard,
     EnvironmentMismatch,
     HostCrashed,
     NoSource,
@@ -82,6 +87,9 @@ from perdure.errors.version import (
     SourceChangedOnDisk,
     UnbumpedChange,
     UnknownVersion,
+    UpgradeBusy,
+    UpgradeRefused,
+    UpgradeStale,
     VersionClosed,
     VersionError,
     VersionLoadFailed,
@@ -89,6 +97,7 @@ from perdure.errors.version import (
 )
 
 __all__ = [
+    "BindingGuard",
     "BlobsMissing",
     "CodecError",
     "Diverged",
@@ -125,6 +134,9 @@ __all__ = [
     "StoreUnavailable",
     "UnbumpedChange",
     "UnknownVersion",
+    "UpgradeBusy",
+    "UpgradeRefused",
+    "UpgradeStale",
     "UsageError",
     "VersionClosed",
     "VersionError",

@@ -49,12 +49,15 @@ class PerdureError(Exception):
                 ("run", getattr(self, "run_id", None)),
                 ("step", getattr(self, "step", None)),
             )
-            if name and repr(name) not in text
+            if name and repr(name) not in text and f"{noun} {name}" not in text
         ]
         if where:
             text = f"{text} ({', '.join(where)})"
         hint = getattr(self, "hint", "")
-        return f"{text}; {hint}" if hint else text
+        if not hint:
+            return text
+        # A text that is a whole sentence is followed by another one.
+        return f"{text} {hint[0].upper()}{hint[1:]}" if text.endswith(".") else f"{text}; {hint}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with ``args``, which keyword-only signatures refuse.

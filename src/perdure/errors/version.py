@@ -16,6 +16,12 @@ class VersionError(PerdureError):
     code = "version"
 
 
+class BindingGuard(VersionError):
+    """Something else than an upgrade would have bound a run to another version."""
+
+    code = "binding_guard"
+
+
 class EnvironmentMismatch(VersionError):
     """What a version stands on is not installed here."""
 
@@ -85,6 +91,32 @@ class UnknownVersion(VersionError):
     """No published version of the workflow is meant by what was asked for."""
 
     code = "unknown_version"
+
+
+class UpgradeBusy(VersionError):
+    """The run is inside a step, so nobody else may change what it is bound to."""
+
+    code = "upgrade_busy"
+
+
+class UpgradeRefused(VersionError):
+    """What the check of the run's history found is not accepted.
+
+    Attributes:
+        verdict: The `Verdict`; None where there was no check.
+    """
+
+    code = "upgrade_refused"
+
+    def __init__(self, text: str = "", *, verdict: Any = None) -> None:
+        super().__init__(text)
+        self.verdict: Any = verdict
+
+
+class UpgradeStale(VersionError):
+    """The run has moved on since it was checked."""
+
+    code = "upgrade_stale"
 
 
 class VersionClosed(VersionError):

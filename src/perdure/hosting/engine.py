@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.api.engine import Engine
+from perdure.hosting.files import Files
 from perdure.runtime.carried import Carried, Version
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class HostedEngine(Engine):
             for entry in job.entries
             if entry.version_id in workflows
         }
-        paths = [path for path in job.manifest if not path.endswith(".py")]
-        self._carried = Carried(versions, _Files(tree, paths), is_host=True)
+        self._carried = Carried(versions, Files(tree, job.manifest), is_host=True)
 
     async def _carry(self, connection: Connection) -> Carried:  # noqa: ARG002 - it is told what it carries
         return self._carried
@@ -56,25 +56,6 @@ class HostedEngine(Engine):
     def grace_s(self) -> float:
         """How long steps in flight may go on when it closes."""
         return self._settings.grace_us / 1_000_000
-
-
-class _Files(Mapping[str, bytes]):
-    """The data files of a release, read when they are asked for. Their folder was checked, and is private."""
-
-    def __init__(self, tree: Path, paths: list[str]) -> None:
-        self._tree = tree
-        self._paths = frozenset(paths)
-
-    def __getitem__(self, path: str) -> bytes:
-        if path not in self._paths:
-            raise KeyError(path)
-        return (self._tree / path).read_bytes()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
-
-    def __len__(self) -> int:
-        return len(self._paths)
 
 
 def open_engine(job: Job, workflows: Mapping[int, Workflow[Any, Any]], tree: Path) -> HostedEngine:

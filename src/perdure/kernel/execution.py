@@ -221,11 +221,19 @@ class Execution(Requests):
         if asked != (event.kind, event.name):
             recorded = f"{event.kind} {event.name!r} (event {event.seq}, {event.type})"
             requested = f"{asked[0]} {asked[1]!r}" if asked else "nothing"
-            text = f"replay diverged at operation {op_id}: recorded {recorded}, the code asked for {requested}"
+            text = (
+                f"run {self.run_id}{self._on}: operation {op_id} recorded {event.kind} {event.name}, "
+                f"the code asked for {f'{asked[0]} {asked[1]}' if asked else 'nothing'}"
+            )
             raise Diverged(text, expected=recorded, found=requested, run_id=self.run_id)
         if operation is not None and event.digest != operation.digest and event.digest is not None:
             self.warn_of_other_arguments(event)
         return operation
+
+    @property
+    def _on(self) -> str:
+        """The code that the body is, for messages."""
+        return "" if self.info is None else f" on {self.info.workflow}@{self.info.workflow_version}"
 
     def warn_of_other_arguments(self, event: Event) -> None:
         """Say that an operation was recorded with other arguments than it is asked for now."""

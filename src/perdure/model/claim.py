@@ -96,7 +96,7 @@ def count_deaths(recent: Sequence[Event]) -> int:
             handed_back = False
         elif event.type in (EventType.RUN_RELEASED, EventType.RUN_WAITING):
             handed_back = fatal_reason(event) is None
-        elif event.type in (EventType.CANCEL_REQUESTED, EventType.STEP_HEARTBEAT):
+        elif event.type in (EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, EventType.STEP_HEARTBEAT):
             continue  # neither takes the run any further
         else:
             break

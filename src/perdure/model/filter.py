@@ -16,6 +16,7 @@ class RunFilter(NamedTuple):
     statuses: tuple[str, ...] = ()
     workflow: str | None = None
     version: str | None = None
+    """The label that a run was bound by."""
     queue: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
     since: int | None = None
@@ -25,6 +26,8 @@ class RunFilter(NamedTuple):
     before: tuple[int, str] | None = None
     """Only what comes after this (``created_at``, ``id``) in the order of the listing."""
     limit: int = 100
+    version_ids: tuple[int, ...] = ()
+    """Bound to one of these versions."""
 
 
 class QueueStats(NamedTuple):

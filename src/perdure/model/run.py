@@ -62,6 +62,10 @@ class Tombstone(NamedTuple):
     reason: str | None
 
 
+YIELD = "yield"
+"""Kind of the message that asks for a run to be handed back."""
+
+
 class Message(NamedTuple):
     """Something sent to a run from outside; waits in the table ``inbox`` until its owner takes it in."""
 
@@ -69,7 +73,7 @@ class Message(NamedTuple):
     n: int
     """1, 2, 3, ... per run: the value of ``run.inbox_n`` after it was sent."""
     kind: str
-    """``cancel``, later ``signal``, ``pause``, ..."""
+    """``cancel``, ``yield``, later ``signal``, ``pause``, ..."""
     sent_at: int
     detail: bytes | None
     """JSON object: actor, reason, ..."""

@@ -61,7 +61,13 @@ class EventType(StrEnum):
     RUN_CANCELLED = "run_cancelled"
     RUN_TERMINATED = "run_terminated"
     RUN_CONTINUED = "run_continued"
+    RUN_UPGRADED = "run_upgraded"
+    """It was bound to another version; a new epoch begins, as with a claim."""
+    RUN_FORKED = "run_forked"
+    """What stands before it was copied from another run."""
     CANCEL_REQUESTED = "cancel_requested"
+    YIELD_REQUESTED = "yield_requested"
+    """Somebody asks the owner to hand the run back as soon as no step is under way."""
     DEADLINE_PASSED = "deadline_passed"
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"
@@ -102,6 +108,9 @@ TRANSITIONS: dict[tuple[Status | None, EventType], Status] = {
     **{(state, _E.RUN_CANCELLED): _S.CANCELLED for state in _OPEN},
     **{(state, _E.RUN_TERMINATED): _S.TERMINATED for state in _OPEN},
     (_S.FAILED, _E.RUN_REOPENED): _S.PENDING,
+    **{(state, _E.RUN_UPGRADED): _S.PENDING for state in _OPEN},  # of a running one only if its worker is dead
+    (_S.PAUSED, _E.RUN_UPGRADED): _S.PAUSED,
+    **{(state, _E.RUN_FORKED): _S.PENDING for state in _OPEN},
 }
 
 

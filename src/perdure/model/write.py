@@ -99,7 +99,29 @@ class SetQueue(NamedTuple):
     """The code says so: nothing is changed unless it says something else than the last time."""
 
 
-Write = Create | Append | Send | Purge | SetQueue
+class Upgrade(NamedTuple):
+    """Bind a run that nobody owns to another version, and record who did and why.
+
+    The append's change raises the epoch by one, so that whoever owned the run is refused from then on. It is refused as
+    an append is, and besides with `Conflict` if the run is bound to another version than it is believed to be, and with
+    `Outdated` if the new version was chosen by what is no longer so. It comes alone in its part of a batch.
+    """
+
+    append: Append
+    from_version: int
+    to_version: int
+    label: str
+    """What the new version goes by."""
+    plan_id: str | None
+    forced: bool
+    """The check of the run's history had found something that nobody accepted."""
+    actor: str
+    reason: str
+    version_count: int | None = None
+    """As in `Create`."""
+
+
+Write = Create | Append | Send | Purge | SetQueue | Upgrade
 
 
 class Committed(NamedTuple):

@@ -18,6 +18,7 @@ from perdure.codec.signature import decode_call
 from perdure.codec.tagged.annotation import fits
 from perdure.codec.tagged.classes import type_name
 from perdure.errors import CodecError, Diverged
+from perdure.kernel.frozen import NOTHING, Frozen
 from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import NOTES
@@ -29,7 +30,7 @@ from perdure.replay.rehearsal import Rehearsal
 from perdure.replay.verdict import Finding, Verdict, VerdictKind
 from perdure.replay.watch import SideEffect, Watch
 from perdure.runtime.bridge import Bridge
-from perdure.runtime.history import summarise
+from perdure.runtime.history import effective, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,7 @@ class Code(NamedTuple):
     workflow: WorkflowDefinition
     steps: StepRegistry
     codec: Codec
+    frozen: Frozen = NOTHING
 
 
 class Found(Exception):
@@ -115,10 +117,13 @@ class _Replay:
             history.tags, None, 0, 0,
         )  # fmt: skip
         if definition.is_async:
-            return Rehearsal(history.run_id, self._body, self.code.codec, self.code.steps, row)
+            rehearsal = Rehearsal(history.run_id, self._body, self.code.codec, self.code.steps, row)
+            rehearsal.frozen = self.code.frozen
+            return rehearsal
         loop: Any = self  # all that a bridge asks of a loop is `call_soon_threadsafe`
         bridge = Bridge(self._body_on_its_thread, loop, self._hold)
         rehearsal = Rehearsal(history.run_id, bridge.drive, self.code.codec, self.code.steps, row)
+        rehearsal.frozen = self.code.frozen
         bridge.attach(rehearsal)
         return rehearsal
 
@@ -167,7 +172,7 @@ class _Replay:
         Raises:
             Found: always, except where nothing is to be said.
         """
-        events = list(self.history.events)
+        events = list(effective(self.history.events))
         end = events.pop() if events and events[-1].type in _ENDS else None
         self._read_arguments(events)
         summary = summarise(events)

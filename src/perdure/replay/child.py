@@ -9,37 +9,55 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
 
-from perdure.codec.base import open_chain
+from perdure.codec.base import Chain, open_chain
 from perdure.replay.check import Code, check
 from perdure.replay.code import load
 from perdure.replay.frames import LENGTH_BYTES, Answer, Order
 from perdure.replay.history import History
+from perdure.runtime.carried import NOTHING, frozen
 from perdure.runtime.registry import StepRegistry
 
 _SPARE_S = 2
 """So much longer than its patience a body may keep this process, before the process ends with it."""
 
 
+class NotLoaded(Exception):
+    """The code cannot be loaded; the text says all that there is to say."""
+
+
+Load = Callable[[Order, Chain], dict[str, Code]]
+"""(what is to be checked against, how values are stored) -> the code by workflow. May raise anything."""
+
+
 def main() -> None:
+    """Check histories against code that lies on the path."""
+    serve(_deployed)
+
+
+def _deployed(order: Order, codec: Chain) -> dict[str, Code]:
+    sys.path[:] = order.path
+    steps = StepRegistry()
+    known = {name: load(place) for name, place in order.places.items()}
+    return {name: Code(workflow, steps, codec, frozen(workflow, NOTHING)) for name, workflow in known.items()}
+
+
+def serve(load_code: Load) -> None:
     """Take an order, then histories."""
     given, answers = _pipes()
     order = msgspec.msgpack.decode(_read(given), type=Order)
     try:
-        sys.path[:] = order.path
-        known = {name: load(place) for name, place in order.places.items()}
-        codec = open_chain((order.codec,), {order.codec: order.options})
+        codes = load_code(order, open_chain((order.codec,), {order.codec: order.options}))
     except BaseException as error:  # noqa: BLE001 - the user's modules may raise anything, SystemExit too
-        _write(answers, Answer(_told(error)))
+        _write(answers, Answer(str(error) if isinstance(error, NotLoaded) else _told(error)))
         return
     _write(answers, Answer())
     logging.disable()  # what a replay logs was logged when it happened
     gc.freeze()
-    steps = StepRegistry()
-    codes: dict[str, Code] = {name: Code(workflow, steps, codec) for name, workflow in known.items()}
     while data := _read(given):
         history = msgspec.msgpack.decode(data, type=History)
         signal.alarm(math.ceil(order.patience_s) + _SPARE_S)

@@ -21,6 +21,8 @@ class Order(NamedTuple):
     options: dict[str, Any]
     """Options of the codec."""
     patience_s: float
+    job: bytes = b""
+    """In place of the path and the places: the stored version that is checked against, as a version host is told."""
 
 
 class Answer(NamedTuple):

@@ -7,6 +7,7 @@ from asyncio import events
 from typing import TYPE_CHECKING, Any
 
 from perdure.replay.check import Code, check
+from perdure.runtime.carried import NOTHING, frozen
 from perdure.runtime.registry import StepRegistry
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def check_here(history: History, workflow: WorkflowDefinition, codec: Codec) -> Verdict:
     """Check one history: on this thread, or on one of its own if an event loop runs on this one."""
-    code = Code(workflow, StepRegistry(), codec)
+    code = Code(workflow, StepRegistry(), codec, frozen(workflow, NOTHING))
     if events._get_running_loop() is None:  # noqa: SLF001 - get_running_loop() would raise outside a loop
         return check(history, code).verdict
     ended: list[Any] = []

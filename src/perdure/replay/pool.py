@@ -14,15 +14,16 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import UsageError
+from perdure.errors import PerdureError, UsageError, VersionLoadFailed
 from perdure.replay.check import PATIENCE_S
 from perdure.replay.code import place_of
 from perdure.replay.frames import LENGTH_BYTES, Answer, Order
 from perdure.replay.verdict import Finding, Verdict, VerdictKind
+from perdure.runtime.hosts.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,8 @@ class Pool:
     """Checks histories in processes of its own. Safe to use from several threads, one after another.
 
     Args:
-        workflows: what histories are checked against, by the name of the workflow they were recorded for.
+        code: what histories are checked against: code that lies on the path, by the name of the workflow they were
+            recorded for; or the stored versions of a job.
         codec: name of the codec that their values were stored with.
         options: options of that codec.
         processes: how many; the hash seed of each is its number.
@@ -57,23 +59,32 @@ class Pool:
     """
 
     def __init__(
-        self, workflows: Mapping[str, WorkflowDefinition], *, codec: str = "json",
+        self, code: Mapping[str, WorkflowDefinition] | Job, *, codec: str = "json",
         options: Mapping[str, Any] | None = None, processes: int = 2, patience_s: float = PATIENCE_S,
     ) -> None:  # fmt: skip
         if _INSIDE in os.environ:  # a script that checks at its top would start processes without end
             message = "the code starts a check while it is loaded for one"
             raise UsageError(message, hint='put what a script does under `if __name__ == "__main__":`')
-        places = {name: place_of(each) for name, each in workflows.items()}
-        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - "" is the current folder
-        self._order = Order(path, places, codec, dict(options or {}), patience_s)
+        given = codec, dict(options or {}), patience_s
+        if isinstance(code, Job):
+            order = Order([], {}, *given, msgspec.msgpack.encode(code))
+            self._known = {entry.workflow for entry in code.entries}
+            start = Start("perdure.hosting.rehearsal", {}, code.version)
+        else:
+            path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100 - "" is the current folder
+            order = Order(path, {name: place_of(each) for name, each in code.items()}, *given)
+            self._known = set(code)
+            start = Start("perdure.replay.child", {"PYTHONPATH": os.pathsep.join(path)})
+        self._codec = codec
         self._lock = threading.Lock()
-        self._children = [_Child(self._order, seed) for seed in range(1, processes + 1)]
+        self._children = [_Child(order, start, seed) for seed in range(1, processes + 1)]
 
     def check(self, history: History) -> Verdict:
         """Check one history in every process.
 
         Raises:
             UsageError: the code cannot be loaded.
+            VersionLoadFailed: the stored version cannot be loaded.
         """
         self._check_known(history)
         data = msgspec.msgpack.encode(history)
@@ -81,7 +92,7 @@ class Pool:
             try:
                 for child in self._children:
                     child.send(data)
-            except UsageError:
+            except PerdureError:
                 self.close()  # else an answer of the others would be taken for that to the next history
                 raise
             found = [child.receive() for child in self._children]
@@ -93,10 +104,10 @@ class Pool:
         )
 
     def _check_known(self, history: History) -> None:
-        if history.workflow not in self._order.places:
+        if history.workflow not in self._known:
             raise UsageError(f"run {history.run_id!r} is of workflow {history.workflow!r}, whose code is not here")
-        if history.codec != self._order.codec:
-            message = f"run {history.run_id!r} was stored with codec {history.codec!r}, not {self._order.codec!r}"
+        if history.codec != self._codec:
+            message = f"run {history.run_id!r} was stored with codec {history.codec!r}, not {self._codec!r}"
             raise UsageError(message)
 
     def close(self) -> None:
@@ -136,9 +147,25 @@ def _asked(line: str) -> str:
     return f"{what} ({at})"
 
 
+class Start(NamedTuple):
+    """How a process is started."""
+
+    program: str
+    environment: Mapping[str, str]
+    version: str = ""
+    """What messages call a stored version."""
+
+    def failed(self, why: str) -> PerdureError:
+        """Return the error that says that the code cannot be loaded."""
+        if self.version:
+            return VersionLoadFailed(f"{self.version} could not be loaded: {why.rstrip('.')}.")
+        return UsageError(why)
+
+
 class _Child:
-    def __init__(self, order: Order, seed: int) -> None:
+    def __init__(self, order: Order, start: Start, seed: int) -> None:
         self._order = order
+        self._how = start
         self._seed = seed
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
@@ -166,13 +193,10 @@ class _Child:
         return answer.finding
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = {
-            **os.environ, _INSIDE: "1", "PYTHONHASHSEED": str(self._seed),
-            "PYTHONPATH": os.pathsep.join(self._order.path),
-        }  # fmt: skip
+        environment = {**os.environ, _INSIDE: "1", "PYTHONHASHSEED": str(self._seed), **self._how.environment}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        process = self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "perdure.replay.child"],
+        process = self._process = subprocess.Popen(  # noqa: S603 - one of two programs of ours
+            [sys.executable, "-P", "-m", self._how.program],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment, start_new_session=True,
         )  # fmt: skip
         try:
@@ -180,10 +204,10 @@ class _Child:
             error = self._read(process, START_S).error
         except (Gone, BrokenPipeError):
             _, words = self._reap(process)
-            raise UsageError(f"the process that checks cannot start: {words}") from None
+            raise self._how.failed(f"the process that checks cannot start: {words}") from None
         if error:
             self._reap(process)
-            raise UsageError(f"the code cannot be loaded: {error}")
+            raise self._how.failed(error if self._how.version else f"the code cannot be loaded: {error}")
         return process
 
     @staticmethod

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.kernel.kinds.step import StepOperation
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.model.event import Event
 
-_FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED})
+_FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED})
 
 
 @dataclass(slots=True)
@@ -55,6 +56,32 @@ def summarise(events: Sequence[Event]) -> Summary:
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
     return summary
+
+
+def effective(events: Sequence[Event]) -> Sequence[Event]:
+    """Return a log as a body is to see it.
+
+    An upgrade may have dropped what operations recorded from some place on, and may have said what steps recorded
+    before it are called now. Both hold for every later replay, unless the upgrade was taken back.
+    """
+    upgrades = [event for event in events if event.type == EventType.RUN_UPGRADED]
+    if not upgrades:
+        return events
+    details = {event.seq: _detail(event) for event in upgrades}
+    taken_back = {detail.get("reverts") for detail in details.values()}
+    for seq, detail in details.items():
+        if seq not in taken_back:
+            first, names = detail.get("dropped_from"), detail.get("renamed") or {}
+            if first is not None:
+                events = [one for one in events if one.op is None or not first <= one.seq < seq]
+            if names:
+                events = [_renamed(one, names) if one.seq < seq else one for one in events]
+    return events
+
+
+def _renamed(event: Event, names: dict[str, str]) -> Event:
+    name = names.get(event.name or "")
+    return event if name is None or event.kind != StepOperation.kind else event._replace(name=name)
 
 
 def note_message(summary: Summary, event: Event) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.codec.signature import decode_call
 from perdure.model.event import Draft
+from perdure.model.run import YIELD
 from perdure.model.status import EventType
 from perdure.runtime import closing, history
 from perdure.runtime.attempt import Attempts
@@ -52,6 +53,8 @@ class ResidentRun:
     gone: bool = False
     leaving: bool = False
     stopping: bool = False
+    yield_until: int = 0
+    """Until when somebody who asked for it wants the run to be nobody's; 0 if nobody asks."""
     replaced_at: int = 0
     """Place of the last event that could not be stored and was replaced."""
     _holds: int = 0
@@ -75,7 +78,7 @@ class ResidentRun:
 
     def begin(self, events: Sequence[Event]) -> None:
         """Start the body and feed it the log so far; ``events`` are durable."""
-        self.tape.load(events)
+        self.tape.load(history.effective(events))
         if len(events) > 2:  # more than started and claimed
             self._replayed = history.summarise(events)
             self.inbox_seen = self._replayed.consumed
@@ -209,6 +212,9 @@ class ResidentRun:
         if execution.outcome is not None:
             if not self.attempts.running and not recorder.busy:
                 closing.finish(self)
+        elif self.yield_until and not (self.attempts.running or recorder.busy):
+            self.attempts.abandon()
+            closing.release(self, EventType.RUN_RELEASED, self.yield_until, "somebody asked for it")
         elif self.idle or not self.attempts.running:
             self._note_idle()
 
@@ -238,7 +244,7 @@ class ResidentRun:
         launcher.fetching = False
         if self.gone or self.leaving or self.recorder.closed:
             return
-        if not launcher.holding_all:
+        if not launcher.holding_all and any(message.kind != YIELD for message in messages):
             # What was asked for before the message came in begins before it is delivered, as it would on any event
             # loop: clean-up whose first await has been reached is not skipped by a cancel.
             # It does not end before it either: a cancel that was acknowledged is not lost to the body's last step.
@@ -249,13 +255,24 @@ class ResidentRun:
         for message in messages:
             if message.n > self.inbox_seen:
                 self.inbox_seen = message.n
-                draft = Draft(EventType.CANCEL_REQUESTED, self.host.now(), detail=_numbered(message))
+                draft = Draft(self._taken_in(message), self.host.now(), detail=_numbered(message))
                 event = self.tape.record_message(draft, message.n)
                 if self._replayed is history.FRESH:  # shared by all runs that are new
                     self._replayed = history.Summary()
                 history.note_message(self._replayed, event)
                 launcher.gate_seq = event.seq
         self.pump()
+
+    def _taken_in(self, message: Message) -> EventType:
+        """Return the event that takes a message in."""
+        if message.kind != YIELD:
+            return EventType.CANCEL_REQUESTED
+        facts = msgspec.json.decode(message.detail or b"{}")
+        until = int(facts.get("until", 0))
+        # Else whoever asked has given up, or has done by now what it was for.
+        if until > self.host.now() and self.recorder.epoch <= int(facts.get("epoch", 0)) + 1:
+            self.yield_until, self.stopping = until, True
+        return EventType.YIELD_REQUESTED
 
     # -- what the recorder tells (the Listener) ------------------------------------------------------------------
 

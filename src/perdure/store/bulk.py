@@ -21,8 +21,10 @@ from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
 from perdure.model.url import shown_url
 from perdure.store.base import backend_of
+from perdure.store.catalog.plans import ItemRow, PlanRow
 from perdure.store.catalog.rows import AliasRow, ChangeRow, LabelRow, ReleaseRow, RouteRow, VersionRow
 from perdure.store.migrate import UNFINISHED
+from perdure.store.upgrade import UpgradeRow
 from perdure.version.manifest import Blob
 
 if TYPE_CHECKING:
@@ -57,11 +59,9 @@ TABLES = (
     Table("run", RunRow._fields, ("id",)),
     Table("event", Event._fields, ("run_id", "seq")),
     Table("inbox", Message._fields, ("run_id", "n")),
-    Table(
-        "run_upgrade",
-        ("run_id", "new_epoch", "from_version", "to_version", "plan_id", "forced", "actor", "reason", "at"),
-        ("run_id", "new_epoch"),
-    ),
+    Table("run_upgrade", UpgradeRow._fields, ("run_id", "new_epoch")),
+    Table("upgrade_plan", PlanRow._fields, ("id",)),
+    Table("upgrade_item", ItemRow._fields, ("plan_id", "n")),
     Table(
         "queue",
         (
@@ -94,6 +94,7 @@ COUNTS = (
     "select coalesce(sum(changes), 0) from {queue}",
     "select count(*) from {definition_blob}",
     "select count(*) from {version_change}",
+    "select count(*) from {upgrade_plan}",
 )
 """What changes whenever anything in a store changes: logs and tombstones only grow, messages are counted.
 

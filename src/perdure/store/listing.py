@@ -31,7 +31,7 @@ def statement(
     statuses = [status for status in _STATUSES if not query.statuses or status in query.statuses]
     if query.limit < 1 or not statuses:
         return None
-    where, values = _conditions(sql, query)
+    where, values = _conditions(sql, query, array)
     given: list[str | int | Array] = []
     if query.tags:
         tag, *others = query.tags
@@ -49,9 +49,11 @@ def statement(
     return f"{text} {sql['newest']}", [*given, query.limit]
 
 
-def _conditions(sql: Mapping[str, str], query: RunFilter) -> tuple[str, list[str | int]]:
+def _conditions(
+    sql: Mapping[str, str], query: RunFilter, array: Callable[[tuple[str, ...]], Array]
+) -> tuple[str, list[str | int | Array]]:
     parts = []
-    values: list[str | int] = []
+    values: list[str | int | Array] = []
     for name, value in (
         ("and_workflow", query.workflow),
         ("and_version", query.version),
@@ -62,6 +64,9 @@ def _conditions(sql: Mapping[str, str], query: RunFilter) -> tuple[str, list[str
         if value is not None:
             parts.append(sql[name])
             values.append(value)
+    if query.version_ids:
+        parts.append(sql["and_version_ids"])
+        values.append(array(tuple(map(str, query.version_ids))))
     if query.before is not None:
         parts.append(sql["and_before"])
         values += query.before

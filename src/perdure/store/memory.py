@@ -7,7 +7,6 @@ so that a test can open the same store again, but not the process.
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
@@ -31,12 +30,16 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
 from perdure.store.base import Capabilities
 from perdure.store.catalog.memory import MemoryCatalog
+from perdure.store.clock import system_clock
 from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
 from perdure.store.lines import Lines
+from perdure.store.settle import run_of
+from perdure.store.upgrade import refusal, upgrade_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,12 +67,6 @@ def open_store(url: str, options: StoreOptions) -> Store:
     return Instrumented(MemoryStore())
 
 
-def system_clock() -> Callable[[], int]:
-    """Return a clock that starts at the wall clock and is not moved by it afterwards."""
-    base = time.time_ns() - time.monotonic_ns()
-    return lambda: (base + time.monotonic_ns()) // 1000
-
-
 class MemoryStore:
     """Dictionaries under a lock."""
 
@@ -87,9 +84,8 @@ class MemoryStore:
         self._tags: dict[str, set[tuple[str, str]]] = {}
         self._workers: dict[str, WorkerRow] = {}
         self._lines = Lines(self._runs)
-        self.catalog: Catalog = MemoryCatalog(
-            self._check, self._lock, self.now, self._runs.values, self._workers.values
-        )
+        self._catalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values, self._workers.values)
+        self.catalog: Catalog = self._catalog
         """What is known of versions."""
 
     def open(self) -> None:
@@ -123,8 +119,8 @@ class MemoryStore:
                     outcome = self._write(write, doubtful)
                 except (StoreError, UnicodeError, OverflowError, TypeError, IndexError) as error:
                     outcome = Failed(error)
-                if outcome is not COMMITTED and isinstance(write, Append | Create):
-                    doubtful.add(write.run_id if isinstance(write, Append) else write.row.id)
+                if outcome is not COMMITTED and isinstance(write, Append | Create | Upgrade):
+                    doubtful.add(run_of(write))
                 outcomes.append(outcome)
             return outcomes
         finally:
@@ -140,6 +136,8 @@ class MemoryStore:
                 return self._send(write.message)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write, doubtful)
             case SetQueue():
                 check_values(value for _, value in write.values)
                 self._lines.set(write)
@@ -156,8 +154,8 @@ class MemoryStore:
             return Counted(row.queue)
         if (holder := self._lines.holder(row.queue, write.deduplication_key)) is not None:
             return Existing(holder)
-        if write.version_count not in (None, self.catalog.count()):
-            return Outdated(self.catalog.count())
+        if write.version_count not in (None, count := self.catalog.count()):
+            return Outdated(count)
         check_row(row)
         check_values(value for event in write.events for value in event)
         check_values(text for tag in write.tags for text in tag)
@@ -169,7 +167,29 @@ class MemoryStore:
         return COMMITTED
 
     def _append(self, write: Append, doubtful: set[str]) -> Outcome:
-        row = self._runs.get(write.run_id)
+        if (refused := self._refuses(write, doubtful)) is not None:
+            return refused
+        row, change = self._runs[write.run_id], write.change
+        if change is not None:
+            wake_at = change.wake_at
+            if row.inbox_n > change.inbox_seen and change.after in _WAKEABLE:
+                wake_at = self._soon(wake_at)
+            row = row._replace(
+                status=change.after, epoch=change.epoch, owner=change.owner, wake_at=wake_at, detail=change.detail,
+                updated_at=change.at,
+            )  # fmt: skip
+            check_row(row)
+        check_values(value for event in write.events for value in event)
+        self._runs[write.run_id] = row
+        if change is not None:
+            self._lines.woken(row)
+        self._events[write.run_id].extend(write.events)
+        self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
+        return COMMITTED
+
+    def _refuses(self, write: Append, doubtful: set[str]) -> Outcome | None:
+        """Return the answer to an append that is not to be applied."""
+        row, change = self._runs.get(write.run_id), write.change
         if row is None:
             return Conflict(None)
         log, first, last = self._events[write.run_id], write.events[0], write.events[-1]
@@ -180,28 +200,22 @@ class MemoryStore:
             return Conflict(tail)
         if write.run_id in doubtful and broken_link(write.run_id, tail_of(log[-1]), write.events) is not None:
             return Conflict(tail)
-        change = write.change
-        if change is not None:
-            if (row.status, row.epoch) != (change.before, change.epoch_before):
-                return Conflict(tail)
-            wake_at = change.wake_at
-            if row.inbox_n > change.inbox_seen and change.after in _WAKEABLE:
-                wake_at = self._soon(wake_at)
-            row = row._replace(
-                status=change.after,
-                epoch=change.epoch,
-                owner=change.owner,
-                wake_at=wake_at,
-                detail=change.detail,
-                updated_at=change.at,
-            )
-            check_row(row)
-        check_values(value for event in write.events for value in event)
-        self._runs[write.run_id] = row
-        if change is not None:
-            self._lines.woken(row)
-        log.extend(write.events)
-        self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
+        moved = change is not None and (row.status, row.epoch) != (change.before, change.epoch_before)
+        return Conflict(tail) if moved else None
+
+    def _upgrade(self, write: Upgrade, doubtful: set[str]) -> Outcome:
+        append, change = write.append, write.append.change
+        if (refused := self._refuses(append, doubtful)) is None:
+            refused = refusal(write, self._runs[append.run_id], append.events[0].seq - 1, self.catalog.count)
+        if refused is not None:
+            return refused
+        assert change is not None  # noqa: S101 - an upgrade always changes the run
+        check_values(record := upgrade_row(write, change))
+        self._append(append, set())
+        row = self._runs[append.run_id]
+        row = self._runs[row.id] = row._replace(version_id=write.to_version, workflow_version=write.label)
+        self._lines.woken(row)
+        self._catalog.upgraded(record)
         return COMMITTED
 
     def _soon(self, wake_at: int | None) -> int:
@@ -216,8 +230,7 @@ class MemoryStore:
             return Closed(row.status)
         check_values(message)
         wake_at = self._soon(row.wake_at) if row.status in _WAKEABLE else row.wake_at
-        row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
-        self._runs[message.run_id] = row
+        self._runs[message.run_id] = row = row._replace(inbox_n=row.inbox_n + 1, wake_at=wake_at)
         self._lines.woken(row)
         self._inbox[message.run_id].append(message._replace(n=row.inbox_n))
         return COMMITTED
@@ -357,6 +370,7 @@ class MemoryStore:
             (not query.statuses or row.status in query.statuses)
             and query.workflow in (None, row.workflow)
             and query.version in (None, row.workflow_version)
+            and (not query.version_ids or row.version_id in query.version_ids)
             and query.queue in (None, row.queue)
             and self._tags[row.id] >= set(query.tags)
             and (query.since is None or row.created_at >= query.since)

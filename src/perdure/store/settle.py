@@ -27,7 +27,9 @@ from perdure.model.write import (
     Purge,
     Send,
     SetQueue,
+    Upgrade,
 )
+from perdure.store.upgrade import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,9 +39,10 @@ if TYPE_CHECKING:
     from perdure.model.run import Message, RunRow, Tombstone
     from perdure.model.write import Write
 
-
 _PART = 16
 """Writes that are tried together where somebody is in the way of one of a batch."""
+_CONTINUED = (Append, Create, Upgrade)
+"""What adds to the log of a run, so that more may have been built on it."""
 
 
 class Doubt(Exception):
@@ -103,7 +106,7 @@ class Book(Protocol):
         ...
 
     def attempt(self, writes: Sequence[Write]) -> None:
-        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` comes alone.
+        """Apply writes, all of them or none; the transaction goes on either way. A `SetQueue` or `Upgrade` comes alone.
 
         Raises:
             Exception: they cannot be applied; nothing of them is left.
@@ -204,7 +207,7 @@ class Settlement:
             self._look([run_of(write)])
             outcome = Failed(self._book.translate(error) or error)
         self._outcomes[place] = outcome
-        if outcome is not COMMITTED and isinstance(write, Append | Create):
+        if outcome is not COMMITTED and isinstance(write, _CONTINUED):
             self._doubtful.add(run_of(write))
 
     def _judge(self, places: range) -> tuple[list[int], int | None]:
@@ -214,8 +217,9 @@ class Settlement:
         for place in places:
             write = self._batch[place]
             run_id = run_of(write)
-            if isinstance(write, SetQueue):  # by itself: what comes behind it obeys
-                return (accepted, place) if accepted else ([place], place + 1)
+            alone = isinstance(write, SetQueue | Upgrade)  # what comes behind it obeys
+            if alone and accepted:
+                return accepted, place
             if (run_id in touched and self._must_look(write, run_id)) or (touched and _asks_for_a_key(write)):
                 return accepted, place
             outcome = self._answer(write)
@@ -223,7 +227,9 @@ class Settlement:
             if outcome is None:
                 accepted.append(place)
                 touched.add(run_id)
-            elif outcome is not COMMITTED and isinstance(write, Append | Create):
+                if alone:
+                    return accepted, place + 1
+            elif outcome is not COMMITTED and isinstance(write, _CONTINUED):
                 self._doubtful.add(run_id)
         return accepted, None
 
@@ -250,6 +256,8 @@ class Settlement:
                 return self._open(write.message.run_id)
             case Purge():
                 return self._purge(write)
+            case Upgrade():
+                return self._upgrade(write)
             case SetQueue():
                 return None
 
@@ -272,6 +280,18 @@ class Settlement:
         else:
             self._runs[write.run_id] = Standing(change.after, change.epoch, last.seq)
         return None
+
+    def _upgrade(self, write: Upgrade) -> Outcome | None:
+        run_id = write.append.run_id
+        before = self._runs.get(run_id)
+        outcome = self._append(write.append)
+        if outcome is not None or before is None:
+            return outcome
+        row = self._book.row(run_id)
+        outcome = Conflict(None) if row is None else refusal(write, row, before.tail, self._book.version_count)
+        if outcome is not None:
+            self._runs[run_id] = before
+        return outcome
 
     def _continues(self, write: Append) -> bool:
         """Whether an append builds on the log that is there, and not on what was refused: its chain tells.
@@ -333,10 +353,10 @@ def run_of(write: Write) -> str:
             return write.row.id
         case Send():
             return write.message.run_id
-        case SetQueue():
-            return ""
+        case Upgrade():
+            return write.append.run_id
         case _:
-            return write.run_id
+            return "" if isinstance(write, SetQueue) else write.run_id
 
 
 def _asks_for_a_key(write: Write) -> bool:
@@ -363,8 +383,8 @@ def has_happened(book: Book, batch: Sequence[Write], outcomes: Sequence[Outcome]
         if outcomes and outcomes[place] is not COMMITTED:
             continue
         match write:
-            case Append() | Create():
-                last = write.events[-1]
+            case Append() | Create() | Upgrade():
+                last = (write.append if isinstance(write, Upgrade) else write).events[-1]
                 return book.commit_id(last.run_id, last.seq) == last.commit_id
             case Purge():
                 grave = book.tombstone(write.run_id)

@@ -11,7 +11,7 @@ from perdure.model.claim import Claimant, Claimed, decide
 from perdure.model.event import EMPTY_TAIL, Draft, Event, Tail, seal, tail_of
 from perdure.model.run import Message, RunRow, WorkerRow
 from perdure.model.status import EventType, Status, next_status
-from perdure.model.write import Append, Change, Create, Purge, Send
+from perdure.model.write import Append, Change, Create, Purge, Send, Upgrade
 
 if TYPE_CHECKING:
     from perdure.store.base import Decide
@@ -117,19 +117,34 @@ class Author:
         inbox_seen: int = 0,
         consumed: tuple[int, ...] = (),
         detail: str | None = None,
+        facts: bytes | None = None,
     ) -> Append:
         """Return an append that changes the state as the table of transitions says."""
         before, epoch = self.status, self.epoch
         self.status = next_status(before, kind)
-        if kind == EventType.RUN_CLAIMED:
+        if kind in (EventType.RUN_CLAIMED, EventType.RUN_UPGRADED):
             self.epoch += 1
-        events = self._seal(Draft(kind.value, self.at, state=f"{before}>{self.status}"))
+        events = self._seal(Draft(kind.value, self.at, state=f"{before}>{self.status}", detail=facts))
         change = Change(str(before), epoch, self.status.value, self.epoch, owner, wake_at, inbox_seen, detail, self.at)
         return Append(self.run_id, events, change, consumed)
 
     def claimed(self, owner: str = "w1") -> Append:
         """Return a claim written by hand."""
         return self.move(EventType.RUN_CLAIMED, owner=owner)
+
+    def upgraded(
+        self, from_version: int, to_version: int, *, plan_id: str | None = None, wake_at: int | None = None,
+        version_count: int | None = None,
+    ) -> Upgrade:  # fmt: skip
+        """Return an operator's upgrade of the run, due now unless ``wake_at`` says when."""
+        facts = json.dumps({"from_version": from_version, "to_version": to_version}).encode()
+        due = None if self.status is Status.PAUSED else self.at if wake_at is None else wake_at
+        append = self.move(EventType.RUN_UPGRADED, wake_at=due, facts=facts)
+        label = f"{to_version}.0.0"
+        return Upgrade(
+            append, from_version, to_version, label, plan_id, forced=False, actor="ada", reason="double charge",
+            version_count=version_count,
+        )  # fmt: skip
 
     def completed(self) -> Append:
         """Return the end of the run."""

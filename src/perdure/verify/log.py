@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from msgspec.msgpack import encode as pack
@@ -65,17 +65,20 @@ def times(case: Case) -> Iterator[Finding]:
         if last is not None and fact.at < last:
             yield Finding("time", case.row.id, fact.seq, f"recorded {last - fact.at} us before the event before it")
         last = fact.at
-    if case.facts and case.row.created_at != case.facts[0].at:
+    first = next(
+        (fact for fact in reversed(case.facts) if fact.type == "run_forked"), case.facts[0] if case.facts else None
+    )
+    if first is not None and case.row.created_at != first.at:
         yield Finding("time", case.row.id, None, "created at another time than its first event says")
 
 
 def epochs(case: Case) -> Iterator[Finding]:
-    """I4: ownership epochs grow by one with each claim and never go back; each belongs to one owner."""
+    """I4: ownership epochs grow by one with each claim or upgrade and never go back; each belongs to one owner."""
     epoch = 0
     for fact in case.facts:
         if fact.seq == 1 and fact.epoch in (0, 1):
             continue  # a run that its creator executes is started and claimed in one write, by the epoch of that claim
-        taken = fact.type == "run_claimed" or (fact.type == "run_parked" and fact.epoch == epoch + 1)
+        taken = fact.type in ("run_claimed", "run_upgraded") or (fact.type == "run_parked" and fact.epoch == epoch + 1)
         right = epoch + 1 if taken else epoch
         if fact.epoch != right:
             yield Finding(
@@ -86,11 +89,23 @@ def epochs(case: Case) -> Iterator[Finding]:
         yield Finding("epoch", case.row.id, 1, "started by an owner that did not claim it")
 
 
+@dataclass(slots=True)
+class _Known:
+    """What a log says about its operations so far."""
+
+    names: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    """Kind and name."""
+    results: dict[str, int] = field(default_factory=dict)
+    """Place of the result that counts."""
+
+
 def operations(case: Case) -> Iterator[Finding]:
     """I3, I12: an operation has one kind and name, and at most one result that no operator took back."""
-    known: dict[str, tuple[str | None, str | None]] = {}
-    results: dict[str, int] = {}
-    for fact in case.facts:
+    yield from _operations(case, len(case.facts), _Known())
+
+
+def _operations(case: Case, end: int, known: _Known) -> Iterator[Finding]:
+    for fact in case.facts[:end]:
         op = fact.op
         if (op is not None) != (fact.type in RESULTS or fact.type in ATTEMPTS):
             yield Finding(
@@ -99,18 +114,42 @@ def operations(case: Case) -> Iterator[Finding]:
         if fact.type == "run_reopened":
             causes, doubtful = _taken_back(fact, case.facts)
             for other in (*causes, *doubtful):
-                results.pop(other, None)
+                known.results.pop(other, None)
+        elif fact.type == "run_upgraded":
+            _upgrade_known(case, fact, known)
         if op is None:
             continue
-        if known.setdefault(op, (fact.kind, fact.name)) != (fact.kind, fact.name):
-            text = f"operation {op} is {fact.kind} {fact.name!r} here, {known[op]} before"
+        name = known.names.setdefault(op, (fact.kind, fact.name))
+        if name != (fact.kind, fact.name):
+            text = f"operation {op} is {fact.kind} {fact.name!r} here, {name} before"
             yield Finding("operation", case.row.id, fact.seq, text)
         if fact.type in RESULTS:
-            if op in results:
+            if op in known.results:
                 yield Finding(
-                    "result", case.row.id, fact.seq, f"operation {op} has a result already, event {results[op]}"
+                    "result", case.row.id, fact.seq, f"operation {op} has a result already, event {known.results[op]}"
                 )
-            results[op] = fact.seq
+            known.results[op] = fact.seq
+
+
+def _upgrade_known(case: Case, fact: Fact, known: _Known) -> None:
+    first, names = in_force(case, fact)
+    if first is not None:
+        before = _Known()
+        for _ in _operations(case, first - 1, before):
+            pass  # found when it was its turn
+        known.names, known.results = before.names, before.results
+    for op, (kind, name) in known.names.items():
+        if kind == "step":
+            known.names[op] = kind, names.get(name or "", name)
+
+
+def in_force(case: Case, upgraded: Fact) -> tuple[int | None, dict[str, str]]:
+    """Return from which place on an upgrade drops what was recorded, and what it calls steps; nothing if reverted."""
+    if any(fact.type == "run_upgraded" and detail_of(fact).get("reverts") == upgraded.seq for fact in case.facts):
+        return None, {}
+    detail = detail_of(upgraded)
+    first = detail.get("dropped_from")
+    return first if isinstance(first, int) else None, detail.get("renamed") or {}
 
 
 @dataclass(slots=True)
@@ -127,13 +166,20 @@ class _Tries:
 
 def attempts(case: Case) -> Iterator[Finding]:
     """I3, I6: attempts are counted without a gap; nothing is attempted after the result, nor before its time."""
-    steps: defaultdict[str, _Tries] = defaultdict(_Tries)
-    for fact in case.facts:
+    yield from _attempts(case, len(case.facts), defaultdict(_Tries))
+
+
+def _attempts(case: Case, end: int, steps: defaultdict[str, _Tries]) -> Iterator[Finding]:
+    for fact in case.facts[:end]:
         if fact.type == "run_reopened":
             causes, doubtful = _taken_back(fact, case.facts)
             for op in doubtful:
                 steps[op].in_doubt, steps[op].done, steps[op].not_before = True, False, 0
             steps.update({op: _Tries(failed=count) for op, count in causes.items()})
+        elif fact.type == "run_upgraded" and (first := in_force(case, fact)[0]) is not None:
+            steps.clear()
+            for _ in _attempts(case, first - 1, steps):
+                pass  # found when it was its turn
         if fact.op is None or fact.kind != "step":
             continue
         step = steps[fact.op]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.errors import SchemaTooNew, UsageError
 
-KNOWN_SCHEMA = 4
+KNOWN_SCHEMA = 5
 """The number of the last migration whose tables are known here. It is the same in every kind of database."""
 
 

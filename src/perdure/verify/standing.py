@@ -24,6 +24,8 @@ LEGAL: dict[str, tuple[tuple[str, ...], str]] = {
     "run_cancelled": (OPEN, "cancelled"),
     "run_terminated": (OPEN, "terminated"),
     "run_reopened": (("failed",), "pending"),
+    "run_upgraded": (OPEN, "pending"),
+    "run_forked": (OPEN, "pending"),
 }
 """Event type to the states it may happen in and the state it leads to."""
 
@@ -41,20 +43,26 @@ def transitions(case: Case) -> Iterator[Finding]:
             yield Finding(
                 "transition", case.row.id, fact.seq, f"{fact.type} while the run is {status or 'not started'}"
             )
-        said = f"{status}>{rule[1]}" if rule else None
+        after = rule[1] if rule else status
+        if fact.type == "run_upgraded" and status == "paused":
+            after = "paused"  # it stays so until somebody resumes it
+        said = f"{status}>{after}" if rule else None
         if rule is not None and fact.state != said:
             yield Finding(
                 "transition", case.row.id, fact.seq, f"{fact.type} says {fact.state!r}, the log says {said!r}"
             )
         elif rule is None and fact.state is not None:
             yield Finding("transition", case.row.id, fact.seq, f"{fact.type} changes no state, but says {fact.state!r}")
-        status = rule[1] if rule else status
+        status = after
 
 
 def fold(facts: list[Fact]) -> tuple[str, Fact | None]:
     """Return the state a log leads to and the event that led to it."""
     last = next((fact for fact in reversed(facts) if fact.type in LEGAL), None)
-    return ("", None) if last is None else (LEGAL[last.type][1], last)
+    if last is None:
+        return "", None
+    paused = last.type == "run_upgraded" and last.state == "paused>paused"
+    return "paused" if paused else LEGAL[last.type][1], last
 
 
 def status(case: Case) -> Iterator[Finding]:
@@ -127,5 +135,5 @@ def tags(case: Case) -> Iterator[Finding]:
 
 
 def _number(fact: Fact) -> int | None:
-    number = detail_of(fact).get("n") if fact.type == "cancel_requested" else None
+    number = detail_of(fact).get("n") if fact.type in ("cancel_requested", "yield_requested") else None
     return number if isinstance(number, int) else None

@@ -7,9 +7,10 @@ import json
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from perdure.verify.evidence import Case, Evidence, Finding
+from perdure.verify.evidence import Case, Evidence, Finding, detail_of
 
 BLOBS = "select sha256, codec, raw_size, data from definition_blob order by sha256"
 RELEASES = "select id, tree_sha256, manifest from release_tree order by id"
@@ -18,6 +19,7 @@ LABELS = "select seq, workflow, label, version_id from version_label order by se
 ALIASES = "select scheme, sha256, version_id from definition_alias order by sha256, scheme, version_id"
 RECORD = "select n, workflow, version_id, action from version_change order by n"
 ROUTES = "select workflow, channel, revision, arms from route order by workflow, channel, revision"
+UPGRADES = "select run_id, new_epoch, from_version, to_version from run_upgrade order by run_id, new_epoch"
 STATUS_OF = {"withdrawn": "withdrawn", "restored": "active", "closed": "closed", "purged": "purged"}
 """What a change of status leads to."""
 
@@ -53,11 +55,15 @@ class Versions:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         self._versions = {row[0]: Version._make(row) for row in evidence.rows(VERSIONS)}
+        self._upgrades: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        for run_id, *record in evidence.rows(UPGRADES):
+            self._upgrades[run_id].append((record[0], record[1], record[2]))
         self._changes = [Change._make(row) for row in evidence.rows(RECORD)]
 
     def case(self, case: Case) -> Iterator[Finding]:
-        """Check what one run is bound to."""
+        """Check what one run is bound to, and that its log and the record of upgrades say the same."""
         row = case.row
+        yield from self._upgraded(case)
         if row.version_id == 0:
             return
         version = self._versions.get(row.version_id)
@@ -68,6 +74,25 @@ class Versions:
             yield Finding("binding", row.id, None, text)
         elif version.status == "purged":
             yield Finding("binding", row.id, None, f"it is bound to version {version.id}, which was purged")
+
+    def _upgraded(self, case: Case) -> Iterator[Finding]:
+        start = max((fact.seq for fact in case.facts if fact.type == "run_forked"), default=0)
+        told: list[tuple[int, Any, Any]] = []
+        for fact in case.facts:
+            if fact.type == "run_upgraded" and fact.seq > start:  # what was copied is told of its own run
+                detail = detail_of(fact)
+                told.append((fact.epoch, detail.get("from_version"), detail.get("to_version")))
+        recorded = self._upgrades.get(case.row.id, [])
+        if told != recorded:
+            text = f"the log tells of the upgrades {told}, the record of {recorded}"
+            yield Finding("upgrade", case.row.id, None, text)
+        for (_, _, before), (_, after, _) in pairwise(recorded):
+            if before != after:
+                text = f"it was upgraded to version {before}, and then from version {after}"
+                yield Finding("upgrade", case.row.id, None, text)
+        if recorded and recorded[-1][2] != case.row.version_id:
+            text = f"it is bound to version {case.row.version_id}, and was upgraded to version {recorded[-1][2]}"
+            yield Finding("binding", case.row.id, None, text)
 
     def findings(self) -> Iterator[Finding]:
         """Check the rest."""

@@ -65,11 +65,16 @@ def define(
 ) -> Definition:
     """Return the version that these parts make."""
     entry = str(source.entry)
-    pins = dependencies.pins if source.deps == "pin" else ""
     ordered = {path: parts[path] for path in sorted(parts)}
-    form = canonical_json([SCHEME, entry, bootstrap, list(ordered.items()), config, pins])
-    sha256 = hashlib.sha256(form.encode()).hexdigest()
-    return Definition(source.name, SCHEME, sha256, entry, bootstrap, ordered, config, source.deps, dependencies)
+    new = Definition(source.name, SCHEME, "", entry, bootstrap, ordered, config, source.deps, dependencies)
+    return new._replace(sha256=sha256_of(new))
+
+
+def sha256_of(definition: Definition) -> str:
+    """Return the identity, in hex, of what a definition says, in the scheme of this release."""
+    parts = [[path, definition.parts[path]] for path in sorted(definition.parts)]
+    form = [SCHEME, definition.entry, definition.bootstrap, parts, definition.config, _pins(definition)]
+    return hashlib.sha256(canonical_json(form).encode()).hexdigest()
 
 
 def differences(old: Definition, new: Definition) -> list[str]:

@@ -50,12 +50,16 @@ class KnownLabel(NamedTuple):
         text: the label, unique within the workflow, such as ``1.3.0+5f2a9c1e``.
         semver: the semantic version it was published with.
         version_id: the content.
+        published_by: who published it.
+        published_at: when, in microseconds.
     """
 
     seq: int
     text: str
     semver: str
     version_id: int
+    published_by: str = ""
+    published_at: int = 0
 
 
 class Known:

@@ -9,20 +9,30 @@ from perdure.errors import UnknownVersion, VersionClosed, VersionPurged
 from perdure.version.known import Known, KnownLabel, KnownVersion
 from perdure.version.label import SHORT, is_range, parse_range
 
-_HASH: Final = re.compile(rf"[0-9a-f]{{{SHORT},64}}")
+HASH: Final = re.compile(rf"[0-9a-f]{{{SHORT},64}}")
 _MOST_LISTED: Final = 10
 
 
 def resolve(known: Known, requested: str) -> KnownLabel:
     """Return the label that new runs are bound through when this version is asked for.
 
+    Raises:
+        UnknownVersion: nothing, or more than one version, is meant by it.
+        VersionClosed: the version takes no new runs.
+        VersionPurged: the version's code is gone.
+        InvalidValue: it begins like a range and is none.
+    """
+    return _open(known, find(known, requested))
+
+
+def find(known: Known, requested: str) -> KnownLabel:
+    """Return the label that is meant, whatever has become of its version.
+
     A label or hash may name a withdrawn version or a pre-release; a range takes the greatest label that could be the
     default, or a pre-release that a bound names.
 
     Raises:
         UnknownVersion: nothing, or more than one version, is meant by it.
-        VersionClosed: the version takes no new runs.
-        VersionPurged: the version's code is gone.
         InvalidValue: it begins like a range and is none.
     """
     if is_range(requested):
@@ -33,13 +43,13 @@ def resolve(known: Known, requested: str) -> KnownLabel:
         raise _unknown(known, requested)
     for label in known.labels:
         if label.text == requested:
-            return _open(known, label)
-    return _open(known, _by_hash(known, requested))
+            return label
+    return _by_hash(known, requested)
 
 
 def _by_hash(known: Known, requested: str) -> KnownLabel:
     found: list[KnownVersion] = []
-    if _HASH.fullmatch(requested):
+    if HASH.fullmatch(requested):
         found = [version for version in known.versions.values() if version.sha256.startswith(requested)]
     if len(found) > 1:
         raise UnknownVersion(

@@ -51,13 +51,13 @@ def no_scans(_raw: Collection[str]) -> Mapping[str, Scan]:
 def scan(data: bytes) -> Scan:
     """Return what a file's bytes say. Nothing in them is executed."""
     try:
-        tree = _parsed(data)
+        tree = parse_source(data)
     except (SyntaxError, ValueError):
         # A later syntax, or no Python at all. This interpreter cannot import it either, so it refers to nothing.
-        return Scan(_of_bytes(data), References(), parsed=False)
+        return Scan(of_bytes(data), References(), parsed=False)
     except (RecursionError, MemoryError):
         # It may well be imported, only not looked into.
-        return Scan(_of_bytes(data), References(computed=(Computed(1, ANYTHING),)), parsed=False)
+        return Scan(of_bytes(data), References(computed=(Computed(1, ANYTHING),)), parsed=False)
     if b"workflow" in data and b"version" in data:
         drop_labels(tree)
     nodes = wanted_nodes()
@@ -65,7 +65,7 @@ def scan(data: bytes) -> Scan:
     return Scan(canonical, references(nodes))
 
 
-def _parsed(data: bytes) -> ast.Module:
+def parse_source(data: bytes) -> ast.Module:
     """Return the syntax tree. One thread at a time: CPython 3.11 counts the depth of all threads together."""
     for _ in range(_TRIES):
         with _parsing, warnings.catch_warnings():
@@ -77,7 +77,8 @@ def _parsed(data: bytes) -> ast.Module:
     return ast.parse(data)
 
 
-def _of_bytes(data: bytes) -> str:
+def of_bytes(data: bytes) -> str:
+    """Return the canonical hash of a file that cannot be parsed."""
     return hashlib.sha256(b"bytes\n" + data).hexdigest()
 
 

@@ -25,7 +25,7 @@ async def add(n: int) -> int:
         await asyncio.sleep(3600)
     return n + 1
 
-@perdure.workflow
+@perdure.workflow(unversioned=True)
 async def count(until: int) -> int:
     n = 0
     while n < until:

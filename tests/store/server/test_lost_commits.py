@@ -111,6 +111,32 @@ def test_a_claim_that_was_committed_is_kept(store: Store, proxy: Proxy, where: W
     assert seqs(store) == [1, 2]
 
 
+@pytest.mark.parametrize("where", AFTER)
+def test_an_upgrade_that_was_committed_is_confirmed_and_made_once(store: Store, proxy: Proxy, where: Where) -> None:
+    author = Author("run-1", store.now())
+    assert store.commit([author.create(version_id=1)]) == [COMMITTED]
+    upgrade = author.upgraded(1, 2)
+    proxy.on_commit(where, touching=LOG)
+    assert store.commit([upgrade]) == [COMMITTED]
+    assert proxy.cuts == 1
+    assert store.commit([upgrade]) == [COMMITTED]
+    assert seqs(store) == [1, 2]
+    assert [row.to_version for row in store.catalog.upgrades_of("run-1")] == [2]
+
+
+def test_an_upgrade_that_was_not_committed_is_made_when_it_is_repeated(store: Store, proxy: Proxy) -> None:
+    author = Author("run-1", store.now())
+    assert store.commit([author.create(version_id=1)]) == [COMMITTED]
+    upgrade = author.upgraded(1, 2)
+    proxy.on_commit("before", touching=LOG)
+    with pytest.raises(StoreUnavailable) as caught:
+        store.commit([upgrade])
+    assert not caught.value.unknown
+    assert store.catalog.upgrades_of("run-1") == []
+    assert store.commit([upgrade]) == [COMMITTED]
+    assert [row.to_version for row in store.catalog.upgrades_of("run-1")] == [2]
+
+
 def test_while_the_database_cannot_be_asked_it_is_unknown(store: Store, proxy: Proxy, author: Author) -> None:
     proxy.on_commit("after", touching=LOG)
     proxy.refuse()

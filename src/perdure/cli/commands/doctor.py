@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure import __version__
-from perdure.api.health import Health, health
+from perdure.api.health import Health, Unserved, health
+from perdure.api.version_reading import short
 from perdure.cli import options
-from perdure.cli.output import ago, escape, print_json, print_table
+from perdure.cli.output import ago, counts, escape, print_json, print_line, print_table
 from perdure.cli.session import read
 from perdure.cli.telling import FAILED
 from perdure.model.url import shown_url
@@ -55,11 +56,7 @@ def _version(package: str) -> tuple[str, str]:
 def problems_of(found: Health) -> list[str]:
     """Return what is wrong, a line each."""
     problems = [f"{fact.name} {fact.value}: {fact.problem}" for fact in found.facts if fact.problem]
-    problems += [
-        f"no live worker takes workflow {work.workflow!r} from queue {work.queue!r}: "
-        f"{work.due} due, the oldest for {ago(work.age_s)}"
-        for work in found.unserved
-    ]
+    problems += [f"{_nobody(work)}: {work.due} due, the oldest for {ago(work.age_s)}" for work in found.unserved]
     parked = found.runs.get("parked", 0)
     if parked:
         problems.append(f"{parked} parked, waiting for a person: perdure list --status parked")
@@ -69,11 +66,17 @@ def problems_of(found: Health) -> list[str]:
     return problems
 
 
+def _nobody(work: Unserved) -> str:
+    if work.version is not None:
+        return f"no live worker carries {work.workflow}@{work.version}, which runs on queue {work.queue!r} are bound to"
+    return f"no live worker takes workflow {work.workflow!r} from queue {work.queue!r}"
+
+
 def _print(url: str, versions: dict[str, str], found: Health, problems: list[str]) -> None:
     rows: list[tuple[Any, ...]] = [("database", url, "ok")]
     rows += [(fact.name, fact.value, "WRONG" if fact.problem else "ok") for fact in found.facts]
     rows += [("versions", " ".join(f"{name} {number}" for name, number in versions.items()), "ok")]
-    rows += [("runs", " ".join(f"{status} {count}" for status, count in sorted(found.runs.items())) or "none", "ok")]
+    rows += [("runs", counts(found.runs) or "none", "ok")]
     print_table(("CHECK", "VALUE", ""), rows)
     if found.workers:
         click.echo()
@@ -82,6 +85,7 @@ def _print(url: str, versions: dict[str, str], found: Health, problems: list[str
             [(one.name, one.state, one.host, one.pid, one.heartbeat_at, ",".join(one.queues), ",".join(one.workflows))
              for one in found.workers],
         )  # fmt: skip
+    _print_versions(found)
     if found.parked:
         click.echo()
         print_table(
@@ -93,3 +97,16 @@ def _print(url: str, versions: dict[str, str], found: Health, problems: list[str
         click.echo(f"{click.style('WRONG', fg='red')}  {escape(problem)}")
     if not problems:
         click.echo(click.style("nothing is wrong", fg="green"))
+
+
+def _print_versions(found: Health) -> None:
+    shown = [one for one in found.versions if one.kept_by or one.workers]
+    if shown:
+        click.echo()
+        print_table(
+            ("VERSION", "HASH", "STATUS", "RUNS", "OLDEST OPEN", "CARRIED BY", "KEPT BY"),
+            [(f"{one.workflow}@{one.label}", short(one.sha256), one.status, counts(one.runs), one.oldest_at,
+              ",".join(one.workers), "; ".join(one.kept_by)) for one in shown],
+        )  # fmt: skip
+    if len(found.versions) > len(shown):
+        print_line(f"and {len(found.versions) - len(shown)} versions that nothing needs: perdure versions list")

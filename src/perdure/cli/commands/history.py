@@ -44,7 +44,7 @@ def command(*, run_id: str, db: str, full: bool, file: str | None, as_json: bool
             print_json(event)
         return
     print_table(
-        ("SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "BY", "INPUT", "OUTPUT", "DETAIL"),
+        ("SEQ", "AT", "EVENT", "NAME", "ATTEMPT", "VERSION", "BY", "INPUT", "OUTPUT", "DETAIL"),
         [_row(event, full=full) for event in events],
     )
 
@@ -70,7 +70,8 @@ def _row(event: Event, *, full: bool) -> list[Any]:
     values = [_cut(value, full=full) for value in (event.input, output)]
     detail = " ".join(filter(None, [event.state or "", *(f"{key}={cell(value)}" for key, value in facts.items())]))
     by = event.detail.get("actor") or (event.worker or "" if full else _tail(event.worker or ""))
-    return [event.seq, event.at, event.type, name, event.attempt or "", by, *values, _cut(detail or None, full=full)]
+    facts_cut = _cut(detail or None, full=full)
+    return [event.seq, event.at, event.type, name, event.attempt or "", event.version, by, *values, facts_cut]
 
 
 def _tail(worker: str) -> str:

@@ -26,7 +26,7 @@ SHORT = 80
     "--status", multiple=True, type=click.Choice([status.value for status in Status]), help="State; may be repeated."
 )
 @click.option("--workflow", metavar="NAME", help="Name of the workflow.")
-@click.option("--version", metavar="V", help="Version of the workflow.")
+@click.option("--version", metavar="V", help="Label of the version, or the beginning of its hash.")
 @click.option("--queue", metavar="NAME", help="Queue.")
 @click.option("--tag", multiple=True, type=options.PAIR, help="Tag the run must have; may be repeated.")
 @click.option("--since", type=options.MOMENT, help="Recorded at or after; a time, or a span back from now.")
@@ -51,11 +51,13 @@ def command(
         for info in runs:
             print_json(info)
         return
-    print_table(("ID", "WORKFLOW", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"), [_row(info) for info in runs])
+    print_table(
+        ("ID", "WORKFLOW", "VERSION", "STATUS", "QUEUE", "CREATED", "TAGS", "DETAIL"), [_row(info) for info in runs]
+    )
     if len(runs) == rest["limit"]:
         say(f"more: perdure list ... --cursor {runs[-1].id}")
 
 
 def _row(info: RunInfo) -> list[Any]:
     detail = cut(info.detail or "", SHORT)
-    return [info.id, info.workflow, info.status, info.queue, info.created_at, pairs(info.tags), detail]
+    return [info.id, info.workflow, info.version, info.status, info.queue, info.created_at, pairs(info.tags), detail]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ from perdure.api.waiting import Wait, waits_of
 from perdure.cli import options
 from perdure.cli.output import ago, pairs, print_facts, print_json, when
 from perdure.cli.session import read
+from perdure.cli.versions import told
 from perdure.model.status import EventType, Status
 
 if TYPE_CHECKING:
     from perdure.api.engine import Engine
     from perdure.api.reading import Event, RunInfo
+    from perdure.api.version_info import BindingInfo
 
 
 @click.command("show")
@@ -28,12 +31,14 @@ def command(*, run_id: str, db: str, as_json: bool) -> None:
     Also what it waits for, its last checkpoint and what it has published.
     """
 
-    async def work(engine: Engine) -> tuple[RunInfo, list[Event]]:
+    async def work(engine: Engine) -> tuple[RunInfo, list[Event], BindingInfo | None]:
         run = engine.get(run_id)
         info = await run.info()
-        return info, [] if info.purged else await run.history()
+        if info.purged:
+            return info, [], None
+        return info, await run.history(), await engine.versions.of(run_id)
 
-    info, events = read(db, work)
+    info, events, binding = read(db, work)
     waits = waits_of(info, events, datetime.now(UTC))
     values = {event.name: event.result for event in events if event.type == EventType.VALUE_PUBLISHED}
     last = next((event for event in reversed(events) if event.type == EventType.CHECKPOINT_REACHED), None)
@@ -42,12 +47,21 @@ def command(*, run_id: str, db: str, as_json: bool) -> None:
     result = events[-1].result if info.status == Status.COMPLETED and events else None
     if as_json:
         checkpoint = None if last is None else {"name": last.name, "data": last.result, "at": last.at}
-        document = {"run": info, "checkpoint": checkpoint, "waits_for": waits, "values": values, "result": result}
+        bound = None if binding is None else replace(binding, operations=())
+        document = {
+            "run": info,
+            "binding": bound,
+            "checkpoint": checkpoint,
+            "waits_for": waits,
+            "values": values,
+            "result": result,
+        }
         print_json({**document, "failure": failure, "events": len(events)})
         return
     print_facts(
         [
             *_facts(info, events),
+            ("version", None if binding is None or binding.sha256 is None else told(binding)),
             ("checkpoint", None if last is None else _checkpoint(last)),
             *(("waits for", _wait(wait)) for wait in waits),
             *((f"value {name}", value) for name, value in values.items()),

@@ -61,7 +61,8 @@ def command(
     call = {"id": new_id() if run_id is None else run_id, "queue": queue, "tags": dict(tag), **rest}
     code = [] if found is None else [found.given]
     rehearse(given, call, code)
-    engine = Engine(db, code, worker=False)
+    # With a version to look for, there must be a database that has it.
+    engine = Engine(db, code, worker=False, create=rest.get("version") is None)
 
     async def work(stop: Stop) -> tuple[Any, bool]:
         async with engine:

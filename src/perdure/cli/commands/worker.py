@@ -13,7 +13,7 @@ from perdure.api.engine import Engine
 from perdure.cli import logs, options, target
 from perdure.cli.checking import log_unfit
 from perdure.cli.serving import opened, serve, until_stopped
-from perdure.errors import UsageError
+from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.duration import microseconds
 from perdure.model.url import shown_url
 from perdure.store.base import backend_of
@@ -50,12 +50,23 @@ default of 700 made the collector look for them all the time."""
     show_default=True,
     help="First replay the N newest live runs with this code, for 10 s at most, and log what it cannot carry on.",
 )
+@options.sources
+@click.option("--on-unbumped", type=click.Choice(["auto", "refuse"]), default="auto", show_default=True,
+              help="A change that kept its number is labelled apart, or the worker does not start.")  # fmt: skip
+@click.option("--registration", type=click.Choice(["worker", "published-only"]), default="worker", show_default=True,
+              help="The worker makes its versions known, or has to find them published.")  # fmt: skip
+@click.option("--new-versions", type=click.Choice(["default", "hold"]), default="default", show_default=True,
+              help="New runs start on what is newest, or only once it is promoted.")  # fmt: skip
+@click.option("--promote", is_flag=True,
+              help="Let new runs start on this worker's versions, also where they are not the newest.")  # fmt: skip
+@click.option("--max-hosts", type=click.IntRange(0, 1000), default=4, show_default=True,
+              help="Version hosts at once; 0: none, and runs of other versions are parked.")  # fmt: skip
 @click.option("--environments", type=click.Choice(["current", "uv"]), default="current", show_default=True,
               help="Where dependencies of old versions are: here, or also in what uv builds.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
 def command(
-    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, check: int,
+    *, what: tuple[str, ...], db: str, grace: Any, log_level: str, check: int, promote: bool, packages: tuple[str, ...],
     queues: tuple[str, ...], weights: tuple[tuple[str, str], ...], **settings: Any,
 ) -> int:  # fmt: skip
     """Execute runs until told to stop.
@@ -67,7 +78,10 @@ def command(
     """
     logs.configure(log_level)
     found = [target.load(text) for text in what]
-    engine = Engine(db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), **settings)
+    engine = Engine(
+        db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), packages=packages or None,
+        **settings,
+    )  # fmt: skip
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
     async def begin() -> None:
@@ -87,6 +101,9 @@ def command(
                 "worker %s is ready: %s, queues %s, workflows %s",
                 name, shown_url(engine.url), ",".join(queues), ",".join(names),
             )  # fmt: skip
+            if promote:
+                await _promote(engine, names)
+            await _tell_other_runs(engine)
             await until_stopped(asyncio.Event().wait(), engine, stop)
         finally:
             await engine.close()
@@ -98,6 +115,26 @@ def command(
     _spare_the_collector()
     serve(work, microseconds(grace) / 1e6, told)
     return 0
+
+
+async def _promote(engine: Engine, names: list[str]) -> None:
+    for name in names:
+        label = engine.carried_version(name)
+        if label is None:
+            continue
+        route = await engine.routes.lead_to(
+            name, label, reason=f"worker {engine.worker_name} was started to promote it"
+        )
+        if route is not None:
+            logger.info("new %r runs start on %s", name, label)
+
+
+async def _tell_other_runs(engine: Engine) -> None:
+    try:
+        for one in await engine.other_runs():
+            logger.info("%s", one)
+    except StoreUnavailable as error:  # the worker goes on; so does what is counted here
+        logger.warning("the open runs of other versions were not counted: %s", error)
 
 
 def _weighed(queues: tuple[str, ...], weights: tuple[tuple[str, str], ...]) -> dict[str, int]:

@@ -65,6 +65,11 @@ class Plan(NamedTuple):
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=dependencies.python,
             distributions=dict(dependencies.distributions), lock=dependencies.lock, host_idle_s=self.host_idle_s,
+            environment={
+                name: value
+                for one in chosen.values()
+                for name, value in hosted.environments.get(one.id, {}).items()
+            },
         )  # fmt: skip
 
 

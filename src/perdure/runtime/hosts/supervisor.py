@@ -20,7 +20,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from perdure.errors import HostCrashed, PerdureError, VersionLoadFailed
+from perdure.errors import HostCrashed, PerdureError, StoreError, VersionLoadFailed
 from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import TRY_LATER
 
@@ -248,9 +248,13 @@ class Supervisor:
         try:
             job = await self._job(host.release)
             host.process = await self._spawn(job)
-        except (OSError, PerdureError) as error:
+        except StoreError as error:
             logger.warning("no host can be started for release %s now: %s", host.release, error)
             self._postpone(host.release, _FIRST_WAIT_S)
+        except (OSError, PerdureError) as error:
+            detail = f"no version host can be started: {error}"
+            self._fail(host, (), Cause(VersionLoadFailed.code, f"release {host.release}", detail))
+            self._failed(host)
         else:
             if self._closed:
                 host.process.terminate()
@@ -314,13 +318,16 @@ class Supervisor:
         if code == TRY_LATER:
             self._postpone(host.release, _LATER_S)
         elif host.failed and not host.was_ready:
-            # What is missing may come, so it is tried again, later and later.
-            record = self._records.setdefault(host.release, _Record())
-            record.failures += 1
-            record.verdict = tuple(host.failed)
-            self._postpone(host.release, min(_LOAD_WAIT_S * 2 ** (record.failures - 1), _LONGEST_WAIT_S))
+            self._failed(host)
         else:
             self._crashed(host.release, code)
+
+    def _failed(self, host: _Hosted) -> None:
+        """Try it again, later and later: what is missing may come."""
+        record = self._records.setdefault(host.release, _Record())
+        record.failures += 1
+        record.verdict = tuple(host.failed)
+        self._postpone(host.release, min(_LOAD_WAIT_S * 2 ** (record.failures - 1), _LONGEST_WAIT_S))
 
     def _crashed(self, release: str, code: int) -> None:
         record = self._records.setdefault(release, _Record())

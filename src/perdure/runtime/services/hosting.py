@@ -209,6 +209,8 @@ class Hosting(Service):
             if stored.id in versions or not tuple(versions):
                 name = f"{stored.definition.workflow}@{stored.labels[-1].text}"
                 why = cause or Cause(VersionLoadFailed.code, name, "no worker was deployed with it, and max_hosts is 0")
+                if why.code == VersionLoadFailed.code:
+                    why = why._replace(version=name)
                 await self._park(code_of(stored.definition.workflow, stored.id), why)
 
     async def _park(self, code: str, cause: Cause) -> None:

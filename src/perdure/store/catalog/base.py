@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from perdure.store.catalog.plans import Plans
 from perdure.version.known import Known
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 
 Action = Literal[
     "published", "labelled", "withdrawn", "restored", "closed", "purged", "route_set", "load_failed", "env_mismatch",
+    "host_env_set",
     "upgrade_applied",
 ]  # fmt: skip
-NOTED: Final[tuple[Action, ...]] = ("load_failed", "env_mismatch", "upgrade_applied")
+NOTED: Final[tuple[Action, ...]] = ("load_failed", "env_mismatch", "upgrade_applied", "host_env_set")
 """What happens to a version and changes nothing of it."""
 MOST_NAMED: Final = 200
 """How many changed files a row of the record names."""
@@ -155,11 +157,13 @@ class HostedRelease(NamedTuple):
         stored: the release.
         definitions: the versions that came with it first and are not purged.
         elsewhere: first-party names of other releases that are not its own, to a version that has each.
+        environments: version to the variables that were set for its hosts, of those for which any were.
     """
 
     stored: StoredRelease
     definitions: tuple[StoredDefinition, ...]
     elsewhere: Mapping[str, str]
+    environments: Mapping[int, Mapping[str, str]] = {}
 
 
 class VersionUsage(NamedTuple):
@@ -212,7 +216,7 @@ class Blobs(Protocol):
         ...
 
 
-class Catalog(Blobs, Protocol):
+class Catalog(Blobs, Plans, Protocol):
     """What one database knows of versions. Every method may raise `StoreUnavailable` or `StoreCorrupt`."""
 
     def count(self) -> int:
@@ -328,8 +332,8 @@ class Catalog(Blobs, Protocol):
         """
         ...
 
-    def usage(self) -> list[VersionUsage]:
-        """Count the runs of each version, by state. May read every run."""
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
+        """Count the runs of each version, by state. Reads every run that is in one of the states; of all by default."""
         ...
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         VersionUsage,
     )
     from perdure.store.catalog.demand import Demand
+    from perdure.store.catalog.plans import ItemRow, PlanRow
+    from perdure.store.upgrade import UpgradeRow
     from perdure.version.definition import Definition
     from perdure.version.known import VersionStatus
     from perdure.version.manifest import Blob
@@ -66,7 +68,27 @@ class InstrumentedBlobs:
         return self._call("blobs", self.inner.blobs, sha256s)
 
 
-class InstrumentedCatalog(InstrumentedBlobs):
+class InstrumentedPlans(InstrumentedBlobs):
+    """See `perdure.store.catalog.plans.Plans`."""
+
+    def add_plan(self, plan: PlanRow, items: Sequence[ItemRow]) -> None:
+        """See `perdure.store.catalog.plans.Plans.add_plan`."""
+        return self._call("add_plan", self.inner.add_plan, plan, items)
+
+    def plan(self, plan_id: str) -> tuple[PlanRow, list[ItemRow]] | None:
+        """See `perdure.store.catalog.plans.Plans.plan`."""
+        return self._call("upgrade_plan", self.inner.plan, plan_id)
+
+    def upgrades_by(self, plan_id: str) -> list[UpgradeRow]:
+        """See `perdure.store.catalog.plans.Plans.upgrades_by`."""
+        return self._call("upgrades_by", self.inner.upgrades_by, plan_id)
+
+    def upgrades_of(self, run_id: str) -> list[UpgradeRow]:
+        """See `perdure.store.catalog.plans.Plans.upgrades_of`."""
+        return self._call("upgrades_of", self.inner.upgrades_of, run_id)
+
+
+class InstrumentedCatalog(InstrumentedPlans):
     """See `perdure.store.catalog.base.Catalog`."""
 
     def count(self) -> int:
@@ -132,9 +154,9 @@ class InstrumentedCatalog(InstrumentedBlobs):
         """Return what code due runs of these queues need, and who has it."""
         return self._call("demand", self.inner.demand, queues, now)
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """See `perdure.store.catalog.base.Catalog.usage`."""
-        return self._call("version_usage", self.inner.usage)
+        return self._call("version_usage", self.inner.usage, statuses)
 
     def collect(self, *, keep: int, closed_before: int, unused_before: int, at: int, actor: str, reason: str,
                 dry_run: bool = False) -> Collected:  # fmt: skip

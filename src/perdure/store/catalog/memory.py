@@ -9,6 +9,7 @@ from perdure.store.catalog.base import Collected, HostedRelease, Identity, Shelf
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
 from perdure.store.catalog.demand import Demand, demand_of
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
+from perdure.store.catalog.plans import MemoryPlans
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
     AliasRow,
@@ -20,6 +21,8 @@ from perdure.store.catalog.rows import (
     change_of,
     detail_text,
     elsewhere,
+    environments,
+    known_label,
     known_version,
     manifest_of,
     route_detail,
@@ -29,7 +32,7 @@ from perdure.store.catalog.rows import (
     stored_definition,
     stored_release,
 )
-from perdure.version.known import Known, KnownLabel, KnownVersion
+from perdure.version.known import Known, KnownVersion
 from perdure.version.scan import decode
 
 if TYPE_CHECKING:
@@ -102,7 +105,7 @@ class MemoryBlobs:
             return [self._blobs[sha256][0] for sha256 in dict.fromkeys(sha256s) if sha256 in self._blobs]
 
 
-class MemoryCatalog(MemoryBlobs):
+class MemoryCatalog(MemoryBlobs, MemoryPlans):
     """See the module."""
 
     def __init__(
@@ -113,7 +116,8 @@ class MemoryCatalog(MemoryBlobs):
         runs: Callable[[], Iterable[RunRow]],
         workers: Callable[[], Iterable[WorkerRow]],
     ) -> None:
-        super().__init__(check, lock, now, runs)
+        MemoryBlobs.__init__(self, check, lock, now, runs)
+        MemoryPlans.__init__(self)
         self._workers = workers
         self._count = 0
         self._releases: list[ReleaseRow] = []
@@ -147,11 +151,7 @@ class MemoryCatalog(MemoryBlobs):
             for row in self._versions
             if row.workflow == workflow
         ]
-        labels = [
-            KnownLabel(row.seq, row.label, row.semver, row.version_id)
-            for row in self._labels
-            if row.workflow == workflow
-        ]
+        labels = [known_label(row) for row in self._labels if row.workflow == workflow]
         return Known(workflow, versions, labels)
 
     def _status_change(self, row: VersionRow) -> tuple[int, str, str] | tuple[None, None, None]:
@@ -203,11 +203,7 @@ class MemoryCatalog(MemoryBlobs):
 
     def _content(self, version_id: int) -> StoredDefinition:
         row = self._versions[version_id - 1]
-        labels = [
-            KnownLabel(label.seq, label.label, label.semver, label.version_id)
-            for label in self._labels
-            if label.version_id == version_id
-        ]
+        labels = [known_label(label) for label in self._labels if label.version_id == version_id]
         dependencies = self._releases[row.release_id - 1].dependencies
         return stored_definition(row, dependencies, tuple(labels), status_change(*self._status_change(row)))
 
@@ -303,7 +299,13 @@ class MemoryCatalog(MemoryBlobs):
             if row.release_id == one.id
         ]
         found = tuple(one for version_id in ids if (one := self.definition(version_id)) is not None)
-        return HostedRelease(stored, found, elsewhere(stored, others))
+        of_release = {row.id for row in self._versions if row.release_id == release_id}
+        set_ = [
+            (row.version_id, row.detail)
+            for row in self._changes
+            if row.action == "host_env_set" and row.version_id in of_release
+        ]
+        return HostedRelease(stored, found, elsewhere(stored, others), environments(set_))
 
     def demand(self, queues: Sequence[str], now: int) -> Demand:
         """Return what code due runs of these queues need, and who has it."""
@@ -311,13 +313,14 @@ class MemoryCatalog(MemoryBlobs):
         with self._lock:
             return demand_of(self._runs(), self._workers(), queues, now)
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
         self._check()
         created: dict[tuple[int, str], list[int]] = {}
         with self._lock:
             for row in self._runs():
-                created.setdefault((row.version_id, row.status), []).append(row.created_at)
+                if not statuses or row.status in statuses:
+                    created.setdefault((row.version_id, row.status), []).append(row.created_at)
         return [VersionUsage(*key, len(times), min(times)) for key, times in sorted(created.items())]
 
     # ---- garbage ----

@@ -175,7 +175,7 @@ class Registration:
             self._note(definition.workflow, version_id, "labelled", detail)
         workflow = definition.workflow
         self.labels.append(LabelRow(seq, workflow, decision.label, decision.semver, version_id, stamp.actor, stamp.at))
-        label = KnownLabel(seq, decision.label, decision.semver, version_id)
+        label = KnownLabel(seq, decision.label, decision.semver, version_id, stamp.actor, stamp.at)
         self._known[workflow] = Known(workflow, versions, [*known.labels, label])
         return version_id
 

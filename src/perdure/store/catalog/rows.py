@@ -11,7 +11,7 @@ from perdure.store.catalog.base import CatalogChange, StoredDefinition, StoredRe
 from perdure.version.config import canonical_json
 from perdure.version.definition import Definition
 from perdure.version.dependency import Dependencies, Lock
-from perdure.version.known import KnownVersion, StatusChange
+from perdure.version.known import KnownLabel, KnownVersion, StatusChange
 from perdure.version.manifest import ManifestFile
 from perdure.version.route import Arm, Route
 from perdure.version.survey import Release
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from perdure.store.catalog.base import Action
-    from perdure.version.known import KnownLabel, VersionStatus
+    from perdure.version.known import VersionStatus
     from perdure.version.manifest import Manifest
 
 
@@ -122,6 +122,11 @@ def known_version(
 ) -> KnownVersion:
     """Return a version as it is decided on."""
     return KnownVersion(version_id, sha256, status, status_change(at, actor, reason))
+
+
+def known_label(row: LabelRow) -> KnownLabel:
+    """Return a stored label."""
+    return KnownLabel(row.seq, row.label, row.semver, row.version_id, row.published_by, row.published_at)
 
 
 def release_row(release_id: int, release: Release, commit: str | None, at: int) -> ReleaseRow:
@@ -265,3 +270,8 @@ def elsewhere(stored: StoredRelease, others: Iterable[Sequence[Any]]) -> dict[st
                 if name not in stored.release.roots:
                     found[name] = f"{workflow}@{label}"
     return found
+
+
+def environments(rows: Iterable[Sequence[Any]]) -> dict[int, dict[str, str]]:
+    """Return what was set for hosts, by version: of each the last. Rows are a version and a detail as JSON."""
+    return {version_id: json.loads(detail)["environment"] for version_id, detail in rows}

@@ -15,6 +15,7 @@ from perdure.store.catalog.blobs import SqlBlobs, lacking, pieces, running
 from perdure.store.catalog.changes import action_of, check_noted, checked, next_route
 from perdure.store.catalog.demand import Demand, demand
 from perdure.store.catalog.garbage import Held, purgeable, unneeded
+from perdure.store.catalog.plans import SqlPlans
 from perdure.store.catalog.registration import Ends, Registration, Request, Situation, Stamp
 from perdure.store.catalog.rows import (
     ChangeRow,
@@ -24,6 +25,7 @@ from perdure.store.catalog.rows import (
     definition_of,
     detail_text,
     elsewhere,
+    environments,
     known_version,
     manifest_of,
     route_detail,
@@ -59,7 +61,7 @@ _BUMP = ("bump_versions",)
 _MOST_DELETED = 1_000
 
 
-class SqlCatalog(SqlBlobs):
+class SqlCatalog(SqlBlobs, SqlPlans):
     """See the module."""
 
     def count(self) -> int:
@@ -199,17 +201,19 @@ class SqlCatalog(SqlBlobs):
         stored = self.release(release_id)
         if stored is None:
             return None
-        ids, others = self._ground.read(running([("release_versions", release_id), ("other_roots",)]))
+        calls = [("release_versions", release_id), ("other_roots",), ("host_environments", release_id)]
+        ids, others, set_ = self._ground.read(running(calls))
         found = tuple(one for (version_id,) in ids if (one := self.definition(version_id)) is not None)
-        return HostedRelease(stored, found, elsewhere(stored, others))
+        return HostedRelease(stored, found, elsewhere(stored, others), environments(set_))
 
     def demand(self, queues: Sequence[str], now: int) -> Demand:
         """Return what code due runs of these queues need, and who has it."""
         return self._ground.read(lambda run: demand(run, queues, now))
 
-    def usage(self) -> list[VersionUsage]:
+    def usage(self, statuses: Collection[str] = ()) -> list[VersionUsage]:
         """Count the runs of each version, by state."""
-        return [VersionUsage._make(row) for row in self._ground.read(running([("version_usage",)]))[0]]
+        call = ("version_usage_of", tuple(statuses)) if statuses else ("version_usage",)
+        return [VersionUsage._make(row) for row in self._ground.read(running([call]))[0]]
 
     # ---- garbage ----
 

@@ -59,7 +59,7 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
 def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails(), link.max_packet)
-    writing.add(writes)
+    writing.add_closely(writes)
     hurrying, patient = ([known[name].fill()] if hurry else [] for name in ("hurry", "patient"))
     try:
         link.run([known["savepoint"].fill(), *hurrying, *writing.statements, *patient, known["release"].fill()])

@@ -22,9 +22,9 @@ _COLLATIONS = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """What tells texts apart byte by byte, blanks at the end included."""
 TABLES = (
     "run", "event", "inbox", "tag", "worker", "request", "refusal", "schema_migration",
-    "lane", "queue", "queue_change", "slot", "queue_start", "deduplication", "run_upgrade",
-    "meta", "definition_blob", "release_tree", "definition_version", "version_label", "definition_alias",
-    "version_change", "route",
+    "lane", "queue", "queue_change", "slot", "queue_start", "deduplication", "run_upgrade", "upgrade_plan",
+    "upgrade_item", "meta", "definition_blob", "release_tree", "definition_version", "version_label",
+    "definition_alias", "version_change", "route",
 )  # fmt: skip
 _VARIABLES = (
     "version", "version_comment", "innodb_flush_log_at_trx_commit", "innodb_doublewrite", "innodb_flush_method",

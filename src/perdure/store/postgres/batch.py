@@ -55,7 +55,7 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
 def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, Tails())
-    writing.add(writes)
+    writing.add_closely(writes)
     try:
         hurrying = [Call(known["hurry"])] if hurry else []
         link.run([Call(known["savepoint"]), *hurrying, *writing.calls, Call(known["release"])])
@@ -76,6 +76,9 @@ class Batch(Gathering):
         super().__init__(tails)
         self._known = known
         self.calls: list[Call] = []
+
+    def _run(self, name: str, *values: str | int | None) -> None:
+        self.calls.append(call(self._known[name], values))
 
     def _send(self, write: Send) -> None:
         run_id, _, kind, sent_at, detail = write.message

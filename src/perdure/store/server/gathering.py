@@ -8,8 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from perdure.model.write import Append, Create, Purge, Send
+from perdure.model.write import Append, Create, Purge, Send, Upgrade
 from perdure.store.settle import Doubt
+from perdure.store.upgrade import rebinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,8 +71,18 @@ class Gathering(ABC):
                 self.ends.pop(write.run_id, None)
                 self._purge(write)
             else:
-                raise Doubt  # a change of a queue comes alone
+                raise Doubt  # it comes alone
         self._end()
+
+    def add_closely(self, batch: Sequence[Write]) -> None:
+        """Add writes that were looked at: an `Upgrade` too, which comes alone. See `add`."""
+        upgrade = batch[0]
+        if not isinstance(upgrade, Upgrade):
+            self.add(batch)
+            return
+        self.add([upgrade.append])
+        for name, *values in rebinding(upgrade):
+            self._run(name, *values)
 
     def done(self) -> None:
         """Remember the ends of the logs, once the batch is committed."""
@@ -126,6 +137,9 @@ class Gathering(ABC):
     @abstractmethod
     def _flush(self) -> None:
         """Make statements of what was gathered."""
+
+    @abstractmethod
+    def _run(self, name: str, *values: str | int | None) -> None: ...
 
     @abstractmethod
     def _send(self, write: Send) -> None: ...

@@ -15,7 +15,19 @@ import msgspec
 from perdure.errors import StoreCorrupt
 from perdure.model.event import Event
 from perdure.model.run import RunRow, Tombstone
-from perdure.model.write import COMMITTED, Append, Closed, Create, Missing, Outcome, Purge, Send, SetQueue, Write
+from perdure.model.write import (
+    COMMITTED,
+    Append,
+    Closed,
+    Create,
+    Missing,
+    Outcome,
+    Purge,
+    Send,
+    SetQueue,
+    Upgrade,
+    Write,
+)
 from perdure.store.settle import Doubt
 from perdure.store.sqltext import queries
 from perdure.store.tails import Tails
@@ -189,7 +201,7 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
                 plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
-        elif isinstance(write, SetQueue):
+        elif isinstance(write, SetQueue | Upgrade):
             raise Doubt  # it comes alone
         else:
             waiting.append(write)

@@ -9,12 +9,13 @@ import msgspec
 from perdure.model.event import Event
 from perdure.model.queue import QueueRow
 from perdure.model.run import Message, RunRow, Tombstone
-from perdure.model.write import COMMITTED, SetQueue
+from perdure.model.write import COMMITTED, SetQueue, Upgrade
 from perdure.store.settle import Doubt, Standing
-from perdure.store.sqlite.batch import apply, fetch, run_row, tombstone
+from perdure.store.sqlite.batch import apply, fetch, plain, run_row, tombstone
 from perdure.store.sqlite.fault import ENVIRONMENT, translate
-from perdure.store.sqlite.queues import set_queue
+from perdure.store.sqlite.queues import run, set_queue
 from perdure.store.tails import Tails
+from perdure.store.upgrade import rebinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,6 +85,9 @@ class SqliteBook:
         try:
             if isinstance(writes[0], SetQueue):
                 set_queue(connection, writes[0])
+            elif isinstance(writes[0], Upgrade):
+                plain(connection, [writes[0].append], self._now, self._tails)
+                run(connection, rebinding(writes[0]))
             elif any(outcome is not COMMITTED for outcome in apply(connection, writes, self._now, self._tails)):
                 raise Doubt  # noqa: TRY301 - handled like what the database finds
         except ENVIRONMENT:

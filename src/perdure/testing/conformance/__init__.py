@@ -27,6 +27,7 @@ from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
 from perdure.testing.conformance.turns import TurnsContract
+from perdure.testing.conformance.upgrading import UpgradingContract
 from perdure.testing.conformance.writing import WritingContract
 
 __all__ = ["StoreConformance"]
@@ -39,6 +40,7 @@ class StoreConformance(
     PurgingContract,
     ClaimingContract,
     BindingContract,
+    UpgradingContract,
     DemandingContract,
     QueueingContract,
     TurnsContract,

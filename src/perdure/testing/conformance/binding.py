@@ -10,6 +10,7 @@ from perdure.model.write import COMMITTED, Existing, Outdated
 from perdure.testing.author import Author
 from perdure.testing.conformance.claiming import ids
 from perdure.testing.conformance.contract import SECOND, Contract, accept, claim, commit, enlist, row_of
+from perdure.testing.conformance.reading import listed
 
 if TYPE_CHECKING:
     from perdure.store.base import Store
@@ -34,6 +35,14 @@ class BindingContract(Contract):
         assert ids(claim(store, codes=("2 order", "1 refund"))) == []
         assert ids(claim(store, codes=("0 order", "1 order"))) == ["v0", "v1"]
         assert ids(claim(store, codes=("12 order",), only="v12")) == ["v12"]
+
+    def test_a_listing_by_version_takes_those_that_are_bound_to_it(self, store: Store) -> None:
+        for version_id in (0, 1, 2, 12):
+            add(store, f"v{version_id}", version_id, age=version_id)
+        assert listed(store, version_ids=(1, 12)) == ["v1", "v12"]
+        assert listed(store, version_ids=(2,), statuses=("pending",), workflow="order") == ["v2"]
+        assert listed(store, version_ids=(2,), statuses=("running",)) == []
+        assert listed(store, version_ids=(3,)) == []
 
     def test_one_run_alone_of_another_version_is_not_taken(self, store: Store) -> None:
         add(store, "v1", 1)

@@ -16,7 +16,7 @@ left join version_change as c on c.n = v.status_n
 where v.workflow in (?) order by v.id
 
 -- version_labels: labels of workflows
-select workflow, seq, label, semver, version_id from version_label
+select workflow, seq, label, semver, version_id, published_by, published_at from version_label
 where workflow in (?) order by seq
 
 -- version_routes: the last revision of each route of workflows
@@ -90,7 +90,7 @@ left join version_change as c on c.n = v.status_n
 where v.id = ?
 
 -- labels_of_version: labels of a version
-select seq, label, semver, version_id from version_label where version_id = ? order by seq
+select seq, label, semver, version_id, published_by, published_at from version_label where version_id = ? order by seq
 
 -- read_release: a release
 select id, tree_sha256, manifest, roots, dependencies, source_commit, created_at from release_tree where id = ?
@@ -101,6 +101,10 @@ where workflow = ? and at >= ? order by n desc limit ?
 
 -- version_usage: runs of each version and state
 select version_id, status, count(*), min(created_at) from run group by version_id, status order by version_id, status
+
+-- version_usage_of: runs of each version in some states
+select version_id, status, count(*), min(created_at) from run
+where status in (?) group by version_id, status order by version_id, status
 
 -- blob_scans: what is kept of contents as source
 select sha256, scan from definition_blob where sha256 in (?) and scan is not null
@@ -165,3 +169,29 @@ inner join definition_version as v on r.id = v.release_id
 inner join version_label as l on v.id = l.version_id
 group by r.id, r.roots, v.workflow, v.id
 order by r.id
+
+-- add_plan: keep a plan of upgrades
+insert into upgrade_plan (id, workflow, to_version, label, selector, actor, at)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- add_item: keep what was found for one run
+insert into upgrade_item (plan_id, n, run_id, from_version, epoch, events, verdict)
+values (?, ?, ?, ?, ?, ?, ?)
+
+-- read_plan: a plan of upgrades
+select id, workflow, to_version, label, selector, actor, at from upgrade_plan where id = ?
+
+-- read_items: what was found for the runs of a plan
+select plan_id, n, run_id, from_version, epoch, events, verdict from upgrade_item
+where plan_id = ? order by n
+
+-- upgrades_by_plan: what was done by a plan
+select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at from run_upgrade where plan_id = ? order by at, run_id
+
+-- upgrades_of_run: every change of a run's version
+select run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at from run_upgrade where run_id = ? order by new_epoch
+
+-- host_environments: what was set for the version hosts of a release's versions, oldest first
+select c.version_id, c.detail from version_change as c
+inner join definition_version as v on c.version_id = v.id
+where c.action = 'host_env_set' and v.release_id = ? order by c.n

@@ -61,6 +61,13 @@ select version_count from meta where id = 1
 -- bind_run: bind a run that is bound to no version
 update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
 
+-- add_upgrade: record a change of a run's version
+insert into run_upgrade (run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- rebind_run: bind a run to another version; only with its record
+update run set version_id = ?2, workflow_version = ?3 where id = ?1
+
 -- insert_tag: make runs findable by their tags; the rows follow
 insert into tag (`key`, value, run_no) values
 
@@ -548,8 +555,11 @@ and status in (?)
 -- and_workflow: condition: of this workflow
 and workflow = ?
 
--- and_version: condition: of this version
+-- and_version: condition: bound by this label
 and workflow_version = ?
+
+-- and_version_ids: condition: bound to one of some versions
+and version_id in (?)
 
 -- and_queue: condition: of this queue
 and queue = ?

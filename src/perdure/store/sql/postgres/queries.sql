@@ -58,6 +58,13 @@ select version_count from perdure.meta where id = 1
 -- bind_run: bind a run that is bound to no version
 update perdure.run set version_id = $2::bigint, workflow_version = $3::text where id = $1::text and version_id = 0
 
+-- add_upgrade: record a change of a run's version
+insert into perdure.run_upgrade (run_id, new_epoch, from_version, to_version, plan_id, forced, actor, reason, at)
+values ($1::text, $2::bigint, $3::bigint, $4::bigint, $5::text, $6::bigint, $7::text, $8::text, $9::bigint)
+
+-- rebind_run: bind a run to another version; only with its record
+update perdure.run set version_id = $2::bigint, workflow_version = $3::text where id = $1::text
+
 -- insert_tag: make runs findable by their tags
 insert into perdure.tag (key, value, run_id) select * from unnest($1::text [], $2::text [], $3::text [])
 
@@ -605,8 +612,11 @@ and status = any(?::text [])
 -- and_workflow: condition: of this workflow
 and workflow = ?
 
--- and_version: condition: of this version
+-- and_version: condition: bound by this label
 and workflow_version = ?
+
+-- and_version_ids: condition: bound to one of some versions
+and version_id = any((?::text [])::bigint [])
 
 -- and_queue: condition: of this queue
 and queue = ?
