@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
+import tomllib
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.errors import EnvironmentMismatch
-from perdure.runtime.hosts import uv
+from perdure.runtime.hosts import building, uv
 from perdure.runtime.hosts.building import Builder, Recipe, is_usable, python_of, recipe
 from perdure.runtime.hosts.environments import Environments
 from perdure.runtime.hosts.job import TRY_LATER, Job
@@ -136,6 +138,25 @@ async def test_old_needs_of_the_engine_that_it_cannot_work_with(wheels: Path, bu
     make_wheel(wheels, "msgspec", "0.1", "raise ImportError('too old')")
     with pytest.raises(UvFailed, match=r"this release of perdure does not work with what was recorded: .*too old"):
         await builder.build(await wanted(builder, distributions={"msgspec": "0.1"}))
+
+
+def test_what_the_engine_needs_is_what_it_says_it_needs() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    assert sorted(re.split(r"[^\w.-]", one)[0] for one in project["dependencies"]) == sorted(building.NEEDS)
+    for backend, (name, extra, _) in building.DRIVERS.items():
+        assert [one.split(">")[0] for one in project["optional-dependencies"][backend]] == [f"{name}[{extra}]"]
+
+
+@pytest.mark.parametrize("scheme, driver", [("postgresql", "psycopg[binary]"), ("mariadb+x", "PyMySQL[rsa]")])
+async def test_the_driver_of_the_database_is_needed_too(builder: Builder, scheme: str, driver: str) -> None:
+    name = driver.partition("[")[0]
+    order = await wanted(builder, url=f"{scheme}://host/db")
+    assert f"{driver}=={version(name)}" in order.needs
+    order = await wanted(builder, url=f"{scheme}://host/db", distributions={name.lower(): "1.0", "click": "8.0"})
+    assert driver in order.needs  # the recorded version, and what the extra brings
+    assert not any(one.startswith("click") for one in order.needs)
+    order = await wanted(builder, url="sqlite:///x.db", settings={"codecs": ["zstd", "json"]})
+    assert {one.partition("==")[0] for one in order.needs} - {"backports.zstd"} == set(NEEDS)
 
 
 # -- hosts -----------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ directory = { path = "." }
 
 
 @pytest.mark.parametrize("name, text", [
-    ("poetry.lock", "[[package]]\nname = 'A'\nversion = '1'\n[metadata.files]\nA = [{file = 'x', hash = 'sha256:aa'}]\n"),
+    ("poetry.lock", '[[package]]\nname = "A"\nversion = "1"\n[metadata.files]\nA = [{hash = "sha256:aa"}]\n'),
     ("pdm.lock", '[[package]]\nname = "A"\nversion = "1"\nfiles = [{file = "x", hash = "sha256:aa"}]\n'),
     ("uv.lock", '[[package]]\nname = "A"\nversion = "1"\nsource = {registry = "x"}\nwheels = [{hash = "sha256:aa"}]\n'),
 ])  # fmt: skip

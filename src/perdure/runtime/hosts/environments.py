@@ -69,7 +69,7 @@ class Environments:
         Raises:
             OSError: no process can be started, or the worker stops.
         """
-        comparison = compare(job.distributions, job.python)
+        comparison = await asyncio.to_thread(compare, job.distributions, job.python)  # reads many files
         task = asyncio.get_running_loop().create_task(self._choose(job, comparison))
         self._building.add(task)
         try:

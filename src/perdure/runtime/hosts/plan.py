@@ -64,7 +64,8 @@ class Plan(NamedTuple):
             roots=list(release.roots), entries=[_entry(one) for one in chosen.values()], cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=dependencies.python,
-            distributions=dict(dependencies.distributions), lock=dependencies.lock, host_idle_s=self.host_idle_s,
+            distributions=dict(dependencies.distributions), host_idle_s=self.host_idle_s,
+            lock=None if self.environments is None else dependencies.lock,
             environment={
                 name: value
                 for one in chosen.values()

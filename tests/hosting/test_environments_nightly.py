@@ -1,4 +1,4 @@
-"""A version that was recorded on another Python runs on that one, where it is here. Asks a package index."""
+"""Environments from a package index: for another Python than the worker's, and with the drivers of servers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.runtime.hosts.building import HERE, Builder
+from perdure.runtime.hosts.building import HERE, Builder, is_usable, recipe
 from perdure.runtime.hosts.environments import Environments
+from perdure.runtime.hosts.job import Job
 from perdure.runtime.hosts.process import Spawner
 from tests.hosting.releases import answer, flow, make_database, make_job, told
 
@@ -34,3 +35,11 @@ async def test_the_recorded_python(tmp_path: Path, tmp_db: str) -> None:
         await host.ended()
         host.close()
     assert (f"{major}.{minor}", name) == (there[0], "iniconfig")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "postgresql", "mysql"])
+async def test_the_engine_and_its_driver_can_be_imported(tmp_path: Path, scheme: str) -> None:
+    builder = Builder(tmp_path / "environments")
+    job = Job("71", "", {}, [], [], "", f"{scheme}://host/db", {}, distributions={"iniconfig": "2.0.0"})
+    environment = await builder.build(recipe(job, await builder.interpreter("")))  # proved before it is given
+    assert is_usable(environment)
