@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Engine, Run, Status
 from tests.deploys.place import Place, end, until, until_recorded
-from tests.hosting.wheels import NEEDS, index, install, make_wheel, repack
+from tests.hosting.wheels import index, install, make_wheel, repack_needs
 from tests.process import Spawner
 
 pytestmark = pytest.mark.timeout(120)
@@ -95,8 +95,7 @@ async def test_what_cannot_be_built_parks_the_run_until_it_can(
     machine: Machine, tmp_path: Path, tmp_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheels = tmp_path / "wheels"
-    for name in NEEDS:
-        repack(wheels, name)
+    repack_needs(wheels, tmp_db)
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
     machine.install(make_wheel(tmp_path, "cart", "1.0", "V = 'cart 1.0'"))
@@ -116,8 +115,7 @@ async def test_an_environment_is_rebuilt_offline_from_the_cache(
     machine: Machine, tmp_path: Path, tmp_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheels = tmp_path / "wheels"
-    for name in NEEDS:
-        repack(wheels, name)
+    repack_needs(wheels, tmp_db)
     machine.install(make_wheel(wheels, "cart", "1.0", "V = 'cart 1.0'"))
     environments = tmp_path / "cache" / "perdure" / "environments"
     async with Engine(tmp_db, worker=False) as engine:

@@ -24,17 +24,16 @@ from perdure.runtime.hosts.process import HostProcess, Spawner
 from perdure.runtime.hosts.uv import UvFailed, run_program
 from perdure.version.dependency import Lock
 from tests.hosting.releases import answer, flow, make_database, make_job, told
-from tests.hosting.wheels import NEEDS, install, make_wheel, repack, sha256
+from tests.hosting.wheels import NEEDS, install, make_wheel, repack_needs, sha256
 
 pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
-def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def wheels(tmp_path: Path, tmp_db: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is all the index there is."""
     folder = tmp_path / "wheels"
-    for name in NEEDS:
-        repack(folder, name)
+    repack_needs(folder, tmp_db)
     monkeypatch.setenv("UV_NO_INDEX", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(folder))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
@@ -85,6 +84,15 @@ async def test_it_is_made_once_also_by_several_at_once(wheels: Path, builder: Bu
     python_of(built[0]).unlink()
     assert is_usable(await builder.build(order))  # its interpreter was gone
     assert list((tmp_path / "environments").iterdir()) == [built[0]]
+
+
+async def test_what_killed_builders_left_is_removed(wheels: Path, builder: Builder, tmp_path: Path) -> None:
+    left = [tmp_path / "environments" / f".building-{age}" for age in ("old", "new")]
+    for folder in left:
+        (folder / "env").mkdir(parents=True)
+    os.utime(left[0], (1, 1))
+    built = await builder.build(await wanted(builder))
+    assert set((tmp_path / "environments").iterdir()) == {built, left[1]}
 
 
 @pytest.mark.parametrize("form", ["requirements.txt", "uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock"])

@@ -13,7 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
 
+from perdure.store.base import backend_of
+
 NEEDS = ("apsw", "click", "msgspec")
+_DRIVERS = {
+    "postgres": ("psycopg", "psycopg-binary", "typing_extensions"),
+    "mysql": ("PyMySQL", "cryptography", "cffi", "pycparser"),
+}
 
 
 def make_wheel(folder: Path, name: str, version: str, text: str) -> Path:
@@ -25,6 +31,12 @@ def make_wheel(folder: Path, name: str, version: str, text: str) -> Path:
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     return _pack(folder / f"{name}-{version}-py3-none-any.whl", info, files)
+
+
+def repack_needs(folder: Path, url: str) -> None:
+    """Make wheels of all that the engine needs for a database."""
+    for name in (*NEEDS, *_DRIVERS.get(backend_of(url), ())):
+        repack(folder, name)
 
 
 def repack(folder: Path, name: str) -> Path:
