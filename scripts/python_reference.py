@@ -114,7 +114,8 @@ ADVICE: dict[str, str] = {
     "not_in_snapshot": "Upgrade the run, if it needs the module; old code that can do without catches `ImportError`.",
     "source_changed_on_disk": "Restart the worker; deploy into a new folder, not over the old one.",
     "version_load_failed": "Set what the old code needs in the environment, or upgrade its runs.",
-    "environment_mismatch": "Install what the message names, or upgrade the runs.",
+    "environment_mismatch": "Install what the message names, let workers [build environments]"
+    "(../how-to/old-dependencies.md), or upgrade the runs.",
     "host_crashed": "Look in the worker's log for the host's last words; upgrade the runs if the old code is at fault.",
     "not_published": "Publish the code before you start workers with it.",
     "signature_invalid": "Look at what is stored; sign it if it is right (`perdure versions sign`), or trust the key.",

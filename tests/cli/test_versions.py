@@ -176,7 +176,7 @@ def test_new_runs_are_divided_promoted_and_rolled_back(shell: Shell) -> None:
     [
         ["versions", "withdraw", "order@1.0.0"], ["versions", "restore", "order@1.0.0"],
         ["versions", "close", "order@1.0.0"], ["routes", "set", "order", "1.0.0=1"], ["routes", "promote", "order"],
-        ["routes", "clear", "order"], ["rollback", "order"],
+        ["routes", "clear", "order"],
     ],
 )  # fmt: skip
 def test_who_changes_something_says_why(shell: Shell, words: list[str]) -> None:

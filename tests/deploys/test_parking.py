@@ -104,3 +104,37 @@ async def test_nobody_hosts_a_version_while_a_worker_that_has_it_lives(place: Pl
         assert len((await health(engine.connection)).workers) == 2
         for worker in (new, old):
             await asyncio.to_thread(end, worker)
+
+
+STUCK = dedent(
+    """
+    import asyncio
+    import perdure
+
+    @perdure.step
+    async def first() -> int:
+        return 1
+
+    @perdure.workflow(version="1.0.0")
+    async def fulfil() -> int:
+        found = await first()
+        await asyncio.Event().wait()
+        return found
+    """
+)
+
+
+async def test_a_run_whose_own_code_is_wrong_says_what_helps_and_that_helps(place: Place, tmp_db: str) -> None:
+    async with Engine(tmp_db, worker=False) as engine:
+        run = await begun(engine, place, STUCK)
+        info = await until(run, Status.PARKED)
+        assert str(info.detail).startswith("the body waits for something that can never happen")
+        [told] = [event.detail["help"] for event in await run.history() if event.type == "run_parked"]
+        assert told == "mend the code in a new version, then perdure upgrade plan --id r --to VERSION"
+        mended = STUCK.replace("    await asyncio.Event().wait()\n", "").replace("1.0.0", "1.0.1")
+        worker = await asyncio.to_thread(place.worker, "new", mended)
+        plan = await engine.upgrades.plan(ids=["r"], to="1.0.1")
+        await engine.upgrades.apply(plan, reason="it waits for ever")
+        await until(run, Status.COMPLETED)
+        assert await run.result() == 1
+        await asyncio.to_thread(end, worker)

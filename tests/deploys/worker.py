@@ -26,6 +26,7 @@ async def main(url: str, folder: str, *options: str) -> None:
         grace="2s",
         max_deaths=50,
         foreign_delay="300ms",
+        environments="uv" if "environments=uv" in options else "current",
         max_hosts=0 if "max_hosts=0" in options else 4,
     ):
         print("ready", flush=True)

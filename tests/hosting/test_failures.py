@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from perdure.errors import EnvironmentMismatch, HostCrashed, SnapshotCorrupt, VersionLoadFailed
-from perdure.hosting.dependencies import compare
 from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Job
 from perdure.runtime.hosts.process import Spawner
+from perdure.version.comparison import compare
 from tests.hosting.releases import flow, hosted, make_database, make_job, told
 
 

@@ -62,7 +62,8 @@ class VersionOptions:
         on_unbumped: whether a change that keeps its number is labelled apart (``auto``) or refused (``refuse``).
         new_versions: whether new runs start on what is newest (``default``), or only once it is promoted (``hold``).
         registration: whether a worker makes its versions known (``worker``), or has to find them (``published-only``).
-        environments: where a version's dependencies are: here (``current``).
+        environments: where a version's dependencies are: here (``current``), or in an environment that is built for it
+            where they are not here (``uv``).
         max_hosts: how many version hosts a worker may have at once; 0: none, and runs of other versions are parked.
         host_idle_s: after how many seconds without work a version host ends.
         foreign_delay_s: how long runs of another version wait for a worker that was deployed with it.
@@ -76,7 +77,7 @@ class VersionOptions:
     on_unbumped: OnUnbumped = "auto"
     new_versions: Literal["default", "hold"] = "default"
     registration: Registration = "worker"
-    environments: Literal["current"] = "current"
+    environments: Literal["current", "uv"] = "current"
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
@@ -88,7 +89,7 @@ _CHOICES: Final = {
     "on_unbumped": get_args(OnUnbumped),
     "new_versions": ("default", "hold"),
     "registration": get_args(Registration),
-    "environments": ("current",),
+    "environments": ("current", "uv"),
 }
 _LEASES: Final = {"lease": "lease_us", "grace": "grace_us"}
 _SPANS: Final = {"host_idle": "host_idle_s", "foreign_delay": "foreign_delay_s"}
@@ -192,22 +193,24 @@ def plan_of(url: str, settings: dict[str, Any], options: VersionOptions, carried
     """Return how version hosts are made; None in one."""
     if carried.is_host:
         return None
+    cache = _cache()
     return Plan(
-        url, settings, _cache(), frozenset(carried.roots), carried.folders, options.max_hosts, options.host_idle_s,
-        options.foreign_delay_s, options.trusted_keys if options.require_signed else None,
+        url, settings, cache / "releases", frozenset(carried.roots), carried.folders, options.max_hosts,
+        options.host_idle_s, options.foreign_delay_s, cache / "environments" if options.environments == "uv" else None,
+        options.trusted_keys if options.require_signed else None,
     )  # fmt: skip
 
 
 def _cache() -> Path:
-    """Return the folder in which releases are unpacked: this user's, or one that only this user can read."""
+    """Return the folder for what old versions need on disk: this user's, or one that only this user can read."""
     home = os.environ.get("HOME")
     given = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
     if given:
         base = Path(given)
         there = next((folder for folder in (base, *base.parents) if folder.exists()), base)
         if os.access(there, os.W_OK):
-            return base / "perdure" / "releases"
-    return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}" / "releases"
+            return base / "perdure"
+    return Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
 
 
 class Registrar:

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 from perdure.api.decorators import Workflow
 from perdure.errors import EnvironmentMismatch, NotInSnapshot, SnapshotCorrupt, VersionLoadFailed
 from perdure.hosting.blobs import open_blobs
-from perdure.hosting.dependencies import Comparison, compare
 from perdure.loading.guard import Guard, within
 from perdure.loading.paths import settle
 from perdure.loading.provided import Provided
 from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Entry, Job
+from perdure.version.comparison import Comparison, compare
 from perdure.version.unpack import unpack
 
 _STALE_S: Final = 3600.0
@@ -57,13 +57,13 @@ def load(job: Job) -> Loaded:
             if job.bootstrap:
                 _called(job.bootstrap)
         except BaseException as error:  # noqa: BLE001 - the old code may raise anything, SystemExit too
-            causes |= {entry.version_id: _cause(entry.version, error, tree) for entry in entries}
+            causes |= {entry.version_id: _cause(job, entry, error, tree) for entry in entries}
             return Loaded({}, causes, comparison.notices)
         for entry in entries:
             try:
                 workflows[entry.version_id] = _imported(entry)
             except BaseException as error:  # noqa: BLE001 - likewise
-                causes[entry.version_id] = _cause(entry.version, error, tree)
+                causes[entry.version_id] = _cause(job, entry, error, tree)
         guard.install()  # whatever came before it meanwhile: it has to be the first
         _be_main(entries)
     return Loaded(workflows, causes, comparison.notices, tree or Path())
@@ -81,7 +81,7 @@ def foreign_modules(job: Job) -> list[str]:
 def _mismatches(job: Job, comparison: Comparison) -> dict[int, Cause]:
     faults = {entry: comparison.fault(pinned=entry.pinned) for entry in job.entries}
     return {
-        entry.version_id: Cause(EnvironmentMismatch.code, entry.version, fault)
+        entry.version_id: Cause(EnvironmentMismatch.code, entry.version, fault, job.unbuilt)
         for entry, fault in faults.items() if fault
     }  # fmt: skip
 
@@ -153,12 +153,14 @@ def _be_main(entries: list[Entry]) -> None:
         sys.modules["__main__"] = sys.modules[scripts[0]]
 
 
-def _cause(version: str, error: BaseException, tree: Path | None) -> Cause:
+def _cause(job: Job, entry: Entry, error: BaseException, tree: Path | None) -> Cause:
     if isinstance(error, SnapshotCorrupt):
-        return Cause(error.code, version, str(error))
+        return Cause(error.code, entry.version, str(error))
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = (text.strip().splitlines() or [""])[0].rstrip(".")
-    return Cause(VersionLoadFailed.code, version, f"{type(error).__name__} {first}".rstrip() + _place(error, tree))
+    detail = f"{type(error).__name__} {first}".rstrip() + _place(error, tree)
+    unimported = isinstance(error, ImportError) and not isinstance(error, NotInSnapshot)
+    return Cause(VersionLoadFailed.code, entry.version, detail, job.unbuilt, unimported)
 
 
 def _place(error: BaseException, tree: Path | None) -> str:

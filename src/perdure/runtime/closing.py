@@ -161,16 +161,23 @@ def park(run: Departing, reason: str, remedy: str, **facts: Any) -> None:
     _leave(run, EventType.RUN_PARKED, detail={"reason": reason, "help": remedy, **facts}, note=reason)
 
 
+def mending(run: Departing) -> str:
+    """Say how a run gets mended code: one that is bound to a version keeps to it until it is upgraded."""
+    if run.row.version_id:
+        return f"mend the code in a new version, then perdure upgrade plan --id {run.id} --to VERSION"
+    return f"fix the code, then perdure retry {run.id}"
+
+
 def park_for(run: Departing, error: BaseException, log: Summary) -> None:
     """Park a run that cannot go on because of ``error``, which came out of its body's loop or its log."""
     if isinstance(error, Diverged):
         park_diverged(run, error, log)
     elif isinstance(error, CodecError):
         what = f"the recorded result of step {error.step!r}" if error.step else "a recorded value"
-        park(run, f"{what} cannot be read: {error}", f"fix the code, then perdure retry {run.id}")
+        park(run, f"{what} cannot be read: {error}", mending(run))
     elif isinstance(error, Spinning):
         text = "the body runs without end and never waits for anything"
-        park(run, text, f"fix the code, then perdure retry {run.id}")
+        park(run, text, mending(run))
     else:
         run.host.logger.error("run %s: internal error", run.id, exc_info=error)
         park(
@@ -188,8 +195,8 @@ def park_diverged(run: Departing, error: Diverged, log: Summary) -> None:
         reason = f"incompatible: recorded on Python {', '.join(others)}, diverges on {here}: {error.text}"
         park(run, reason, f"run a worker on Python {others[-1]}, then perdure retry {run.id}")
         return
-    park(run, f"diverged: {error.text}", "restore the code it began with, then perdure retry", recorded=error.expected,
-         requested=error.found)  # fmt: skip
+    remedy = mending(run) if run.row.version_id else "restore the code it began with, then perdure retry"
+    park(run, f"diverged: {error.text}", remedy, recorded=error.expected, requested=error.found)
 
 
 def release(

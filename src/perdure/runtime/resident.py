@@ -300,7 +300,7 @@ class ResidentRun:
         idle = not (self.attempts.under_way or self.recorder.busy or launcher.gated or tape.early or launcher.fetching)
         if idle and launcher.next_due is None:
             text = "the body waits for something that can never happen: no step, timer or message is outstanding"
-            closing.park(self, text, "fix the code, then perdure retry")
+            closing.park(self, text, closing.mending(self))
             return
         if idle != self.idle:
             self.idle = idle

@@ -15,6 +15,9 @@ from perdure.version.config import canonical_json
 
 DepsPolicy = Literal["record", "pin"]
 
+ENGINE: Final = "perdure"
+"""This library as a distribution. Old code runs on today's, so its version says nothing; `ENGINE_API` does."""
+
 ENGINE_API: Final = 1
 """Level of this library's interface. What a level offers is only ever added to."""
 
@@ -88,7 +91,7 @@ def _reached(folders: tuple[tuple[str, int], ...], tops: tuple[str, ...]) -> Map
     seen: set[tuple[str, frozenset[str]]] = set()
     while todo:
         wanted = todo.pop()
-        if (key := (_normal(wanted[0]), wanted[1])) in seen:
+        if (key := (normal_name(wanted[0]), wanted[1])) in seen:
             continue
         seen.add(key)
         try:
@@ -117,12 +120,13 @@ def _requirement(text: str, extras: frozenset[str]) -> tuple[str, frozenset[str]
     named, _, marker = text.partition(";")
     match = _REQUIREMENT.match(named)
     asked = _EXTRA.findall(marker)
-    if match is None or (asked and not extras.intersection(map(_normal, asked))):
+    if match is None or (asked and not extras.intersection(map(normal_name, asked))):
         return None
-    return match["name"], frozenset(_normal(one) for one in (match["extras"] or "").split(",") if one.strip())
+    return match["name"], frozenset(normal_name(one) for one in (match["extras"] or "").split(",") if one.strip())
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """Return the form of a distribution's name that all ways to write it share."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 

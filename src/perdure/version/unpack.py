@@ -52,7 +52,7 @@ def unpack(tree: str, manifest: Manifest, fetch: Fetch, cache: Path, version: st
         OSError: the disk is full, or the folder belongs to somebody else.
     """
     check_manifest(tree, manifest, version)
-    _make_private(cache)
+    make_private(cache)
     final = cache / tree
     if _is_intact(final, manifest):
         return final
@@ -113,7 +113,12 @@ def _corrupt(version: str, what: str) -> SnapshotCorrupt:
     return SnapshotCorrupt(f"{version}: {what}; the stored source was altered. Nothing was run.")
 
 
-def _make_private(folder: Path) -> None:
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user can read and change.
+
+    Raises:
+        OSError: that cannot be, for example because it belongs to somebody else.
+    """
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.geteuid():

@@ -109,4 +109,6 @@ def _print_versions(found: Health) -> None:
               ",".join(one.workers), "; ".join(one.kept_by)) for one in shown],
         )  # fmt: skip
     if len(found.versions) > len(shown):
-        print_line(f"and {len(found.versions) - len(shown)} versions that nothing needs: perdure versions list")
+        rest = len(found.versions) - len(shown)
+        what = "1 version" if rest == 1 else f"{rest} versions"
+        print_line(f"and {what} that nothing needs: perdure versions list")

@@ -34,7 +34,7 @@ def list_(*, db: str, as_json: bool) -> None:
             print_json(host)
         return
     print_table(
-        ("host", "machine", "process", "worker", "since", "carries"),
+        ("HOST", "MACHINE", "PID", "WORKER", "SINCE", "CARRIES"),
         [(one.id, one.machine, one.pid, one.worker, one.started_at, ",".join(one.workflows)) for one in found],
     )
 

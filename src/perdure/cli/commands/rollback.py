@@ -13,7 +13,8 @@ from perdure.cli.session import act
 @click.command("rollback")
 @click.argument("workflow", metavar="WORKFLOW")
 @options.database
-@options.acting_for_a_reason
+@click.option("--reason", default="rolled back", show_default=True, help="Why; kept in the record of changes.")
+@click.option("--actor", help="Who acts; kept in the record. The system user by default.")
 def command(*, workflow: str, db: str, actor: str | None, reason: str) -> None:
     """Withdraw the newest version of a workflow: new runs start on the one before. Runs that have it go on.
 

@@ -62,6 +62,12 @@ default of 700 made the collector look for them all the time."""
               help="Let new runs start on this worker's versions, also where they are not the newest.")  # fmt: skip
 @click.option("--max-hosts", type=click.IntRange(0, 1000), default=4, show_default=True,
               help="Version hosts at once; 0: none, and runs of other versions are parked.")  # fmt: skip
+@click.option("--host-idle", type=options.DURATION, default="30s", show_default=True,
+              help="After how long without work a version host ends.")  # fmt: skip
+@click.option("--foreign-delay", type=options.DURATION, default="2s", show_default=True,
+              help="How long runs of another version wait for a worker that was deployed with it.")  # fmt: skip
+@click.option("--environments", type=click.Choice(["current", "uv"]), default="current", show_default=True,
+              help="Where dependencies of old versions are: here, or also in what uv builds.")  # fmt: skip
 @click.option("--name", metavar="N", help="Name shown to people; host and process id by default.")
 @options.log_level("info")
 def command(

@@ -24,11 +24,15 @@ class Cause(NamedTuple):
         code: of the error.
         version: what cannot run, such as ``order@1.3.0``, or ``release 71``.
         detail: what happened, without saying to whom.
+        unbuilt: why no environment of its own could be made for it, where that was tried.
+        unimported: whether something could not be imported that is not of the version itself.
     """
 
     code: str
     version: str
     detail: str
+    unbuilt: str = ""
+    unimported: bool = False
 
     def error(self, runs: int | None = None) -> VersionError:
         """Return it as an error that says what to do.
@@ -39,20 +43,23 @@ class Cause(NamedTuple):
         parked = (
             "Its runs are parked" if runs is None else "1 run is parked" if runs == 1 else f"{runs} runs are parked"
         )
-        text = _TEXTS.get(self.code, "{detail}").format(version=self.version, detail=self.detail, parked=parked)
+        text = _TEXTS.get(self.code, "{detail}").format(
+            version=self.version, detail=self.detail, parked=parked, remedy=_INSTALL if self.unbuilt else _ALLOW,
+            unbuilt=f" No environment could be made for it: {self.unbuilt}." if self.unbuilt else "",
+        )  # fmt: skip
         return _CLASSES.get(self.code, VersionError)(text)
 
 
 _CLASSES: Final[Mapping[str, type[VersionError]]] = {
     one.code: one for one in (EnvironmentMismatch, HostCrashed, SignatureInvalid, SnapshotCorrupt, VersionLoadFailed)
 }
+_ALLOW: Final = 'Allow environments="uv", install it'
+_INSTALL: Final = "Make it obtainable, or install it here"
 _TEXTS: Final[Mapping[str, str]] = {
     VersionLoadFailed.code: (
-        "{version} could not be loaded: {detail}. {parked}. "
+        "{version} could not be loaded: {detail}.{unbuilt} {parked}. "
         "Fix the environment (perdure versions host-env), or upgrade them."
     ),
-    EnvironmentMismatch.code: (
-        '{version} needs {detail}. {parked}. Allow environments="uv", install it, or upgrade them.'
-    ),
+    EnvironmentMismatch.code: ("{version} needs {detail}.{unbuilt} {parked}. {remedy}, or upgrade them."),
     HostCrashed.code: "the host of {version} {detail}; its runs are parked.",
 }

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from perdure.runtime.hosts.cause import Cause
+from perdure.version.dependency import Lock
 from perdure.version.manifest import ManifestFile
 
 LENGTH_BYTES: Final = 8
@@ -66,6 +67,8 @@ class Job(msgspec.Struct, frozen=True):
         bootstrap: module and function that sets the application up; empty for none.
         python: minor version of the interpreter that was recorded.
         distributions: versions of the distributions that were recorded.
+        lock: the lock file that was recorded: for whoever starts the host, not for the host.
+        unbuilt: why no environment of its own could be made for the host, where that was tried.
         environment: variables to set before anything of the version is loaded.
         host_idle_s: how long a host stays with nothing to do.
         orphaned_s: how long it may go on once its worker is gone.
@@ -87,6 +90,8 @@ class Job(msgspec.Struct, frozen=True):
     bootstrap: str = ""
     python: str = ""
     distributions: dict[str, str] = {}
+    lock: Lock | None = None
+    unbuilt: str = ""
     environment: dict[str, str] = {}
     host_idle_s: float = 30.0
     orphaned_s: float = 3.0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
+    from perdure.version.dependency import Dependencies
     from perdure.version.ed25519 import TrustedKey
     from perdure.version.survey import Release
 
@@ -34,6 +35,7 @@ class Plan(NamedTuple):
         max_hosts: how many hosts it may have.
         host_idle_s: how long a host stays with nothing to do.
         foreign_delay_s: how long a run waits for another worker that carries its version.
+        environments: folder in which environments are built for hosts; None: all hosts share the worker's.
         trusted: keys of which one must have signed a version, or it is refused; None where none is asked for.
     """
 
@@ -45,6 +47,7 @@ class Plan(NamedTuple):
     max_hosts: int = 4
     host_idle_s: float = 30.0
     foreign_delay_s: float = 2.0
+    environments: Path | None = None
     trusted: tuple[TrustedKey, ...] | None = None
 
     def is_own(self, definition: StoredDefinition, roots: tuple[str, ...], workflows: frozenset[str]) -> bool:
@@ -68,14 +71,16 @@ class Plan(NamedTuple):
                 chosen[workflow] = one
         refused = {one.id: cause for one in hosted.definitions if (cause := self._refusal(one, release)) is not None}
         taken = [one for one in hosted.definitions if one.id not in refused]
+        dependencies = _dependencies(hosted, version_id)
         bootstrap = next((one.definition.bootstrap for one in taken if one.definition.bootstrap), "")
         return Job(
             release=name, tree=release.tree_sha256, manifest=dict(release.manifest), roots=list(release.roots),
             entries=[_entry(one) for one in chosen.values() if one.id not in refused],
             refused={one.id: refused[one.id] for one in chosen.values() if one.id in refused}, cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
-            deployed=list(self.deployed), bootstrap=bootstrap, python=release.dependencies.python,
-            distributions=dict(release.dependencies.distributions), host_idle_s=self.host_idle_s,
+            deployed=list(self.deployed), bootstrap=bootstrap, python=dependencies.python,
+            distributions=dict(dependencies.distributions), host_idle_s=self.host_idle_s,
+            lock=None if self.environments is None else dependencies.lock,
             environment=self._environment(hosted, chosen.values()),
         )  # fmt: skip
 
@@ -96,6 +101,15 @@ class Plan(NamedTuple):
             return None
         version = _entry(stored).version
         return Cause(SignatureInvalid.code, version, str(not_signed(version, why)))
+
+
+def _dependencies(hosted: HostedRelease, version_id: int) -> Dependencies:
+    """Return what a host of a release stands on: of two versions that differ in pinned dependencies, its own."""
+    common = hosted.stored.release.dependencies
+    own = next((one.definition for one in hosted.definitions if one.id == version_id), None)
+    if own is None or own.deps != "pin":
+        return common
+    return own.dependencies._replace(distributions={**common.distributions, **own.dependencies.distributions})
 
 
 def _entry(stored: StoredDefinition) -> Entry:

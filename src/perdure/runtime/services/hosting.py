@@ -18,7 +18,9 @@ from perdure.model.claim import ClaimRequest, park
 from perdure.model.code import UNBOUND, code_of, parts_of
 from perdure.model.write import Committed
 from perdure.runtime.connection import Answer
+from perdure.runtime.hosts.building import Builder
 from perdure.runtime.hosts.cause import Cause
+from perdure.runtime.hosts.environments import Environments
 from perdure.runtime.hosts.forkserver import WarmSpawner
 from perdure.runtime.hosts.process import Spawner
 from perdure.runtime.hosts.supervisor import HostChange, Supervisor
@@ -67,7 +69,10 @@ class Hosting(Service):
         self._worker_id = worker_id
         self._only = only
         self._warm = WarmSpawner(Spawner())
-        self._supervisor = Supervisor(self._warm, self._job, self._told, max_hosts=max(plan.max_hosts, 1))
+        folder = plan.environments
+        self._environments = None if folder is None else Environments(self._warm, Builder(folder))
+        spawn = self._environments or self._warm
+        self._supervisor = Supervisor(spawn, self._job, self._told, max_hosts=max(plan.max_hosts, 1))
         self._definitions: dict[int, StoredDefinition] = {}
         self._releases: dict[int, HostedRelease] = {}
         self._apart_s = random.random() * _APART_S
@@ -87,6 +92,8 @@ class Hosting(Service):
     async def stop(self) -> None:
         """End all hosts, in good order."""
         await super().stop()
+        if self._environments is not None:
+            await self._environments.close()
         await self._supervisor.close(self._host.settings.grace_us / 1_000_000)
         await self._warm.close()
         for task in list(self._tasks):
@@ -240,4 +247,5 @@ class Hosting(Service):
             answers.append(answer.future)
         done = sum(isinstance(outcome, Committed) for outcome in await asyncio.gather(*answers))
         if done:
-            logger.info("%d parked runs go on: the code of their versions can be run again", done)
+            runs = "1 parked run goes" if done == 1 else f"{done} parked runs go"
+            logger.info("%s on: the code of their versions can be run again", runs)

@@ -6,6 +6,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.version.dependency import ENGINE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -46,10 +48,12 @@ class Comparison(NamedTuple):
 
 
 def compare(distributions: Mapping[str, str], python: str) -> Comparison:
-    """Compare what was recorded with this interpreter and what is installed."""
+    """Compare what was recorded with this interpreter and what is installed; the engine itself is always today's."""
     missing: dict[str, str] = {}
     changed: dict[str, tuple[str, str]] = {}
     for name, then in distributions.items():
+        if name == ENGINE:
+            continue
         try:
             now = version(name)
         except PackageNotFoundError:
