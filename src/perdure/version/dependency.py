@@ -36,6 +36,11 @@ class Lock(NamedTuple):
     text: str
     sha256: str
 
+    @property
+    def is_altered(self) -> bool:
+        """Whether the text is there and is not that of the hash. Of one that is not in UTF-8 there is no telling."""
+        return bool(self.text) and hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest() != self.sha256
+
 
 class Dependencies(NamedTuple):
     """What a version was recorded with.

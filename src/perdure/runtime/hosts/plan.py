@@ -71,7 +71,7 @@ class Plan(NamedTuple):
                 chosen[workflow] = one
         refused = {one.id: cause for one in hosted.definitions if (cause := self._refusal(one, release)) is not None}
         taken = [one for one in hosted.definitions if one.id not in refused]
-        dependencies = _dependencies(hosted, version_id)
+        dependencies = _dependencies(release, taken, version_id)
         bootstrap = next((one.definition.bootstrap for one in taken if one.definition.bootstrap), "")
         return Job(
             release=name, tree=release.tree_sha256, manifest=dict(release.manifest), roots=list(release.roots),
@@ -97,16 +97,23 @@ class Plan(NamedTuple):
         if self.trusted is None:
             return None
         why = fault(Content(stored.definition, release), stored.labels, stored.signatures, self.trusted)
+        locks = (stored.definition.dependencies.lock, release.dependencies.lock)
+        if (
+            why is None
+            and self.environments is not None
+            and any(lock is not None and lock.is_altered for lock in locks)
+        ):
+            why = "its lock file is not the one that was signed"  # what it names would be installed, and run
         if why is None:
             return None
         version = _entry(stored).version
         return Cause(SignatureInvalid.code, version, str(not_signed(version, why)))
 
 
-def _dependencies(hosted: HostedRelease, version_id: int) -> Dependencies:
+def _dependencies(release: Release, taken: Iterable[StoredDefinition], version_id: int) -> Dependencies:
     """Return what a host of a release stands on: of two versions that differ in pinned dependencies, its own."""
-    common = hosted.stored.release.dependencies
-    own = next((one.definition for one in hosted.definitions if one.id == version_id), None)
+    common = release.dependencies
+    own = next((one.definition for one in taken if one.id == version_id), None)
     if own is None or own.deps != "pin":
         return common
     return own.dependencies._replace(distributions={**common.distributions, **own.dependencies.distributions})
