@@ -80,8 +80,8 @@ async def test_a_lost_lease_is_one_line(world: World, caplog: pytest.LogCaptureF
 def fill(world: World, count: int) -> None:
     """Insert finished runs: nine tenths of one workflow, one in a hundred failed, one in a thousand tagged."""
     columns = [name for _, name, *_ in world.rows("pragma table_info(run)")]
-    row = dict(zip(columns, world.rows("select * from run where id = 'seed'")[0], strict=True))
-    names = ", ".join(row)
+    names = ", ".join(columns)
+    row = dict(zip(columns, world.rows(f"select {names} from run where id = 'seed'")[0], strict=True))
     marks = ", ".join(f":{name}" for name in row)
 
     def rows() -> object:

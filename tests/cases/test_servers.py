@@ -276,7 +276,7 @@ def test_case_dbb_14(world: World, runs: int, capsys: pytest.CaptureFixture[str]
             store.commit([author.create() for author in authors.values()])
             for _ in range(10):
                 began = time.monotonic()
-                claimed = store.claim(ClaimRequest("w", ("default",), ("order",), 10), claims_for("w"))
+                claimed = store.claim(ClaimRequest("w", ("default",), ("0 order",), 10), claims_for("w"))
                 spans.append(time.monotonic() - began)
                 assert claimed is not None
                 assert len(claimed.taken) == 10

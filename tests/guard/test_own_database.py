@@ -77,7 +77,7 @@ async def test_a_step_costs_one_commit(database: fixtures.Database, servers: Ser
     own, apart = servers.proxy(database.server), servers.proxy(database.server)
     WHERE[:] = [WHERE[0]._replace(port=apart.port)]
 
-    @perdure.workflow(name="many")
+    @perdure.workflow(name="many", unversioned=True)
     async def many() -> None:
         for number in range(steps):
             await taken(str(number))

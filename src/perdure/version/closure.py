@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Final, NamedTuple
 
@@ -17,6 +17,27 @@ from perdure.version.tree import SourceFile, SourceTree
 _MOST_NOTICES: Final = 10
 
 
+class Dynamic(NamedTuple):
+    """An import by a computed name.
+
+    Attributes:
+        path: the file.
+        line: its line.
+    """
+
+    path: str
+    line: int
+
+    def notice(self, workflows: Sequence[str]) -> Notice:
+        """Return what to say of it, once for all workflows that it widens."""
+        first = workflows[0] if len(workflows) == 1 else f"{workflows[0]} and {len(workflows) - 1} more"
+        text = (
+            f"{self.path}:{self.line} imports a module by a computed name; {first} "
+            f"{'is' if len(workflows) == 1 else 'are'} now bound to the whole package. Narrow it with include=[...]."
+        )
+        return Notice("dynamic_import", text)
+
+
 class Closure(NamedTuple):
     """What one workflow can reach.
 
@@ -24,13 +45,13 @@ class Closure(NamedTuple):
         roots: names of the first-party roots.
         code: files of the modules, by path.
         outside: top-level names that are imported and not first-party.
-        notices: imports by a computed name that widened it to whole roots.
+        dynamic: imports by a computed name that widened it to whole roots.
     """
 
     roots: tuple[str, ...]
     code: dict[str, SourceFile]
     outside: tuple[str, ...]
-    notices: tuple[Notice, ...]
+    dynamic: tuple[Dynamic, ...]
 
 
 class Project:
@@ -120,19 +141,11 @@ def closure(
     walk.run()
     if walk.computed and include is None:
         walk.widen()
-        notices = tuple(_dynamic(file, found, workflow) for file, found in walk.computed[:_MOST_NOTICES])
+        dynamic = tuple(Dynamic(file.path, found.line) for file, found in walk.computed[:_MOST_NOTICES])
     else:
-        notices = ()
+        dynamic = ()
     code = {file.path: file for file in walk.seen.values()}
-    return Closure(tuple(sorted(walk.roots)), dict(sorted(code.items())), tuple(sorted(walk.outside)), notices)
-
-
-def _dynamic(file: SourceFile, found: Computed, workflow: str) -> Notice:
-    text = (
-        f"{file.path}:{found.line} imports a module by a computed name; {workflow} is now bound to the whole package. "
-        "Narrow it with include=[...]."
-    )
-    return Notice("dynamic_import", text)
+    return Closure(tuple(sorted(walk.roots)), dict(sorted(code.items())), tuple(sorted(walk.outside)), dynamic)
 
 
 class _Walk:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure.errors import InvalidValue
-from perdure.version.closure import Closure, Project, closure
+from perdure.version.closure import Closure, Dynamic, Project, closure
 from perdure.version.config import freeze, secrets_in
 from perdure.version.definition import Definition, WorkflowSource, define
 from perdure.version.dependency import Dependencies, Installed, find_lock, record
@@ -116,11 +116,21 @@ def take_survey(
     installed = installed or Installed()
     definitions = tuple(one.define(bootstrap, installed) for one in found)
     for one, definition in zip(found, definitions, strict=True):
-        notices += [*one.closure.notices, *secrets_in(definition.config, one.source.name)]
+        notices += secrets_in(definition.config, one.source.name)
+    notices += _dynamic(found)
     manifest = {path: ManifestFile(kept[path].sha256, len(kept[path].data)) for path in sorted(kept)}
     roots = tuple(sorted({root for one in found for root in one.closure.roots}))
     release = Release(tree_sha256(manifest), manifest, roots, _united(definitions))
     return Survey(project, definitions, release, tuple(dict.fromkeys(notices)), kept.values(), found[0].base)
+
+
+def _dynamic(found: Iterable[_Found]) -> list[Notice]:
+    """Return what widened versions, a line for each place."""
+    places: dict[Dynamic, list[str]] = {}
+    for one in found:
+        for place in one.closure.dynamic:
+            places.setdefault(place, []).append(one.source.name)
+    return [place.notice(names) for place, names in places.items()]
 
 
 class _Found:

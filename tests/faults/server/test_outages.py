@@ -79,7 +79,7 @@ def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> No
     step = author.step()
     calls: list[Callable[[], object]] = [
         lambda: store.commit([step]),
-        lambda: store.claim(ClaimRequest("w", ("default",), ("order",), 10), claims_for("w")),
+        lambda: store.claim(ClaimRequest("w", ("default",), ("0 order",), 10), claims_for("w")),
         lambda: store.heartbeat("w", 1_000_000),
         lambda: store.owned("w"),
         lambda: store.get("run-1"),
