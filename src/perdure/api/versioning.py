@@ -261,8 +261,11 @@ class Registrar:
     def survey(self) -> Survey | None:
         """Return the versions that the workflows are, and log what is odd about them; None if none is bound to one."""
         survey = survey_of(self._workflows.values(), self._options, self._store)
+        warned: set[str] = set()
         for notice in survey.notices if survey is not None else ():
-            logger.warning(notice.text)
+            # Of one kind the first is a warning; the rest is there for who looks.
+            logger.log(logging.INFO if notice.code in warned else logging.WARNING, notice.text)
+            warned.add(notice.code)
         return survey
 
     def semver(self, workflow: str) -> str | None:
