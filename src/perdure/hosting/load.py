@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from perdure.api.decorators import Workflow
 from perdure.errors import EnvironmentMismatch, NotInSnapshot, SnapshotCorrupt, VersionLoadFailed
 from perdure.hosting.blobs import open_blobs
+from perdure.hosting.cache import hold, trim
 from perdure.loading.guard import Guard, within
 from perdure.loading.paths import settle
 from perdure.loading.provided import Provided
@@ -22,8 +22,6 @@ from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Entry, Job
 from perdure.version.comparison import Comparison, compare
 from perdure.version.unpack import unpack
-
-_STALE_S: Final = 3600.0
 
 
 class Loaded(NamedTuple):
@@ -88,18 +86,10 @@ def _mismatches(job: Job, comparison: Comparison) -> dict[int, Cause]:
 
 def _unpacked(job: Job) -> Path:
     cache = Path(job.cache)
-    _tidy(cache)
-    return unpack(job.tree, job.manifest, open_blobs(job).fetch, cache, job.version)
-
-
-def _tidy(cache: Path) -> None:
-    """Remove what processes left that were killed while they unpacked."""
-    for left in (*cache.glob(".unpacking-*"), *cache.glob(".altered-*")):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > _STALE_S:
-                for path in sorted(left.rglob("*"), reverse=True):
-                    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-                left.rmdir()
+    hold(cache, job.tree)
+    tree = unpack(job.tree, job.manifest, open_blobs(job).fetch, cache, job.version)
+    trim(cache)
+    return tree
 
 
 def _barred(job: Job, tree: Path) -> Guard:
