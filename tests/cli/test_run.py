@@ -88,7 +88,7 @@ def test_a_parked_run_is_exit_code_3_and_says_what_helps(shell: Shell) -> None:
     told = shell("run", f"{FLOWS}:stuck", "--id", "s")
     assert told.code == 3
     assert "is parked" in told.err.splitlines()[-1]
-    assert "perdure retry" in told.err
+    assert "perdure upgrade plan --id s" in told.err
     shown = shell("show", "s")
     assert "waits for  a person" in shown.out
 

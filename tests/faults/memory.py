@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.store.memory import MemoryStore
 from perdure.verify.evidence import SETTINGS, Case, Fact, Grave, QueueFacts, Standing
-from perdure.verify.versions import ALIASES, BLOBS, LABELS, RECORD, RELEASES, ROUTES, UPGRADES, VERSIONS
+from perdure.verify.versions import ALIASES, BLOBS, LABELS, RECORD, RELEASES, ROUTES, SIGNATURES, UPGRADES, VERSIONS
 
 
 class MemoryEvidence:
@@ -69,6 +69,7 @@ class MemoryEvidence:
             LABELS: catalog._labels,  # type: ignore[attr-defined]
             ALIASES: catalog._aliases,  # type: ignore[attr-defined]
             UPGRADES: [row for run_id in self._store._runs for row in catalog.upgrades_of(run_id)],
+            SIGNATURES: sorted(catalog._signatures),  # type: ignore[attr-defined]
             RECORD: catalog._changes,  # type: ignore[attr-defined]
             ROUTES: [row for routes in catalog._routes.values() for rows in routes.values() for row in rows],  # type: ignore[attr-defined]
         }

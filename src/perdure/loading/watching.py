@@ -92,6 +92,8 @@ class Watch:
             if spec is not None:
                 self._watch(fullname, spec)
                 return spec
+        if fullname in self._modules:  # registered, and gone
+            raise self._changed(fullname)
         return None
 
     def _watch(self, fullname: str, spec: ModuleSpec) -> None:

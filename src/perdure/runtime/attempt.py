@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.exception import encode_exception
-from perdure.errors import CodecError, GuardBusy, LeaseLost, StepInterrupted, StepTimedOut
+from perdure.errors import CodecError, GuardBusy, LeaseLost, SourceChangedOnDisk, StepInterrupted, StepTimedOut
 from perdure.kernel.scope import CURRENT
 from perdure.model.event import Draft
 from perdure.model.status import EventType
@@ -39,7 +39,9 @@ BEAT_EVERY_US = 1_000_000
 
 def is_fatal(error: BaseException | None) -> bool:
     """Whether an exception says something about the process, not about the step: never recorded as its failure."""
-    return error is not None and (not isinstance(error, Exception) or isinstance(error, MemoryError))
+    return error is not None and (
+        not isinstance(error, Exception) or isinstance(error, MemoryError | SourceChangedOnDisk)
+    )
 
 
 def _end_place(run: Owner, place: Place) -> None:
@@ -312,9 +314,12 @@ class Attempts:
             reason = f"{type(error).__name__} at the end of step {attempt.operation.name!r}'s transaction"
             self.run.host.loop.call_soon(self.run.drop, reason)
         elif not self.abandoned:
-            # A person's interrupt says nothing about the run; all else would happen again wherever it runs.
-            fatal = not isinstance(error, KeyboardInterrupt)
+            # A person's interrupt, or other code on the disk, says nothing about the run; all else would happen again
+            # wherever it runs.
+            fatal = not isinstance(error, KeyboardInterrupt | SourceChangedOnDisk)
             self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}", fatal=fatal)
+        if isinstance(error, SourceChangedOnDisk):
+            self.run.host.displaced(error)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 

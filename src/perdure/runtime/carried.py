@@ -46,6 +46,7 @@ class Carried(NamedTuple):
         roots: first-party names of the release.
         folders: where its first-party code lies.
         watch: keeps this process from importing first-party code that is not the registered one.
+        displaced: whether other code was put in the place of this on disk: nothing more may begin here.
         is_host: whether it is a version host. It takes no runs that are bound to none: those are for what is deployed.
     """
 
@@ -55,6 +56,7 @@ class Carried(NamedTuple):
     roots: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     watch: Watch | None = None
+    displaced: bool = False
 
     def joined(self, more: Carried) -> Carried:
         """Return this and what was registered later."""
@@ -64,6 +66,8 @@ class Carried(NamedTuple):
 
     def codes(self, workflows: Iterable[str]) -> tuple[str, ...]:
         """Return what runs may need of it, for these of its workflows."""
+        if self.displaced:
+            return ()
         bound = [code_of(name, self.versions[name].id) for name in workflows if name in self.versions]
         return (*bound, *(() if self.is_host else (code_of(name) for name in workflows)))
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.codec.base import Codec
+    from perdure.errors import SourceChangedOnDisk
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.frozen import Frozen
     from perdure.model.event import Event
@@ -161,6 +162,15 @@ class Host:
         if found is None:
             found = self._frozen[definition.name] = frozen(definition, self.carried)
         return found
+
+    def displaced(self, error: SourceChangedOnDisk) -> None:
+        """Claim nothing more: other code was put in the place of what is loaded here, so no run may begin on it.
+
+        Runs of the versions that were carried here go on where their code is: in version hosts, if need be.
+        """
+        if not self.carried.displaced:
+            self.logger.error("%s Its runs go on in version hosts.", error)
+            self.carried = self.carried._replace(versions={}, displaced=True)
 
     def left(self, run: Guest) -> None:
         """Forget a run that is no longer here."""

@@ -181,9 +181,10 @@ class Worker:
 
     def carries(self, workflow: str, version_id: int) -> bool:
         """Whether a run bound so may be executed here. One that is bound to none is bound by a claim of its own."""
-        version = self.host.carried.versions.get(workflow)
+        carried = self.host.carried
+        version = carried.versions.get(workflow)
         if version is None:
-            return version_id == UNBOUND and workflow in self.host.workflows
+            return version_id == UNBOUND and workflow in self.host.workflows and not carried.displaced
         return version.id == version_id
 
     def claim_draft(self, now: int, version: str) -> Draft:
