@@ -75,8 +75,10 @@ async def check(engine: Engine, site: Site, runs: dict[str, str]) -> None:
     for line in site.ledger.read_text("utf-8").splitlines():
         run_id, _, constant = line.split()
         seen[run_id].add(constant)
-    states = Counter([info.status.value async for info in engine.list()])
-    assert states == {"completed": len(runs)}
+    infos = [info async for info in engine.list()]
+    states = Counter(info.status.value for info in infos)
+    failed = [info.error for info in infos if info.status.value != "completed"]
+    assert states == {"completed": len(runs)}, failed
     for run_id, label in runs.items():
         handle = engine.get(run_id)
         info = await handle.info()

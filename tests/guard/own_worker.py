@@ -18,7 +18,8 @@ import pymysql
 
 import perdure
 
-PLACE: dict[str, Any] = {}
+PLACE = "OWN_DATABASE_PLACE"
+"""The environment variable that holds where the database is, so that a host of another release has it too."""
 STOP = ["", ""]
 """Where, and how."""
 
@@ -47,10 +48,11 @@ class Mysql(pymysql.connections.Connection):
 
 
 def connect() -> Any:
-    server = {name: PLACE[name] for name in ("host", "port", "user")}
-    if PLACE["dialect"] == "postgresql":
-        return Postgres.connect(dbname=PLACE["database"], **server)
-    return Mysql(database=PLACE["database"], **server)
+    place: dict[str, Any] = json.loads(os.environ[PLACE])
+    server = {name: place[name] for name in ("host", "port", "user")}
+    if place["dialect"] == "postgresql":
+        return Postgres.connect(dbname=place["database"], **server)
+    return Mysql(database=place["database"], **server)
 
 
 app: perdure.Database[Any] = perdure.Database(connect)
@@ -78,6 +80,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    PLACE |= json.loads(sys.argv[2])
+    os.environ[PLACE] = sys.argv[2]
     STOP[:] = sys.argv[3:5]
     asyncio.run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -27,18 +28,17 @@ pytestmark = pytest.mark.serial
 
 
 @pytest.fixture
-def database(kind: str, new_database: Callable[[str], Database]) -> Database:
+def database(kind: str, new_database: Callable[[str], Database], monkeypatch: pytest.MonkeyPatch) -> Database:
     database = new_database(kind)
     place = Place(DIALECTS[kind], port=database.server.port, user=USER, database=database.name)
-    own_worker.PLACE.clear()
-    own_worker.PLACE |= place._asdict()
+    monkeypatch.setenv(own_worker.PLACE, json.dumps(place._asdict()))
     own_worker.app.known.clear()
     database.execute("create table ledger (what varchar(100))")
     return database
 
 
 def worker(spawn: Spawner, database: Database, where: str, how: str) -> Child:
-    child = spawn(sys.executable, PROGRAM, database.url, json.dumps(own_worker.PLACE), where, how)
+    child = spawn(sys.executable, PROGRAM, database.url, os.environ[own_worker.PLACE], where, how)
     child.expect("ready")
     return child
 
