@@ -1,13 +1,14 @@
-"""A deploy over the files of a live worker: what it imports from then on is refused, never mixed with what it has."""
+"""A deploy over the files of a live worker: a run that then imports what has changed goes on in a host.
+
+The host has the recorded source: no run ever has a mixture of two.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-import pytest
-
-from perdure import Engine, RunFailed
+from perdure import Engine
 from tests.process import Spawner
 from tests.version.projects import write
 
@@ -43,6 +44,4 @@ async def test_files_swapped_under_a_live_worker(tmp_path: Path, tmp_db: str, sp
             app, {path: text.replace("v1", "v2") for path, text in files.items()} | {"shop/later.py": "NAME = 'v2'\n"}
         )
         assert await (await engine.start("order", "first", id="loaded")).result() == "v1"
-        with pytest.raises(RunFailed) as raised:
-            await (await engine.start("order", "second", id="late")).result()
-    assert "SourceChangedOnDisk: shop.later changed on disk after this worker registered order@" in str(raised.value)
+        assert await (await engine.start("order", "second", id="late")).result() == "v1"
