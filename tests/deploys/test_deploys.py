@@ -77,8 +77,8 @@ async def check(engine: Engine, site: Site, runs: dict[str, str]) -> None:
         seen[run_id].add(constant)
     infos = [info async for info in engine.list()]
     states = Counter(info.status.value for info in infos)
-    failed = [info.error for info in infos if info.status.value != "completed"]
-    assert states == {"completed": len(runs)}, failed
+    others = [info for info in infos if info.status.value != "completed"]
+    assert states == {"completed": len(runs)}, others
     for run_id, label in runs.items():
         handle = engine.get(run_id)
         info = await handle.info()
