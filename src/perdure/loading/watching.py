@@ -157,6 +157,18 @@ class WatchingLoader(SourceFileLoader):
     def __init__(self, fullname: str, path: str, watch: Watch) -> None:
         super().__init__(fullname, path)
         self._watch = watch
+        self._compared: CodeType | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Compare before there is a module.
+
+        One that is refused later would be handed, empty, to the threads that wait for it.
+
+        Raises:
+            SourceChangedOnDisk: it is not the registered module.
+        """
+        self._compared = self._compare(spec.name)
+        return super().create_module(spec)
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the module's code.
@@ -164,6 +176,10 @@ class WatchingLoader(SourceFileLoader):
         Raises:
             SourceChangedOnDisk: it is not the registered module.
         """
+        compared, self._compared = self._compared, None
+        return compared if compared is not None else self._compare(fullname)
+
+    def _compare(self, fullname: str) -> CodeType:
         data = self.get_data(self.path)
         self._watch.compare(fullname, data)
         code: CodeType = self.source_to_code(data, self.path)
