@@ -198,3 +198,21 @@ def test_a_loaded_module_whose_file_is_gone_or_broken_is_refused(watch: Watcher,
 
 def test_when_the_process_started_is_known() -> None:
     assert time.time() - 3600 * 24 < process_started() <= time.time()
+
+
+def test_a_module_does_not_exist_before_it_is_compared(
+    app: Path, watch: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that waits for another one's import is handed what ``sys.modules`` has, even when that import fails."""
+    compare, existed = Watch.compare, {}
+
+    def spy(self: Watch, module: str, data: bytes) -> None:
+        existed[module] = module in sys.modules
+        compare(self, module, data)
+
+    monkeypatch.setattr(Watch, "compare", spy)
+    watch()
+    write(app, {"shop/late.py": "NAME = 'v2'\n"})
+    with pytest.raises(SourceChangedOnDisk):
+        name_in("shop.late")
+    assert existed["shop.late"] is False
