@@ -118,3 +118,8 @@ async def make_database(url: str) -> str:
     """Make an empty database, as the worker of a host has done before."""
     async with Engine(url, worker=False):
         return url
+
+
+def kept(cache: Path) -> list[str]:
+    """Return the names of what a cache of releases holds beside its lock files."""
+    return sorted(path.name for path in cache.iterdir() if path.suffix != ".lock")

@@ -12,7 +12,7 @@ from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Job
 from perdure.runtime.hosts.process import Spawner
 from perdure.version.comparison import compare
-from tests.hosting.releases import flow, hosted, make_database, make_job, told
+from tests.hosting.releases import flow, hosted, kept, make_database, make_job, told
 
 
 async def cause_of(job: Job, spawner: Spawner | None = None) -> Cause:
@@ -94,7 +94,7 @@ async def test_an_altered_file(tmp_path: Path, tmp_db: str) -> None:
     assert str(error) == (
         f"order@1.3.0: shop/flow.py does not match {sha256[:8]}; the stored source was altered. Nothing was run."
     )
-    assert not [path for path in Path(job.cache).iterdir() if path.suffix != ".lock"]
+    assert not kept(Path(job.cache))
 
 
 async def test_a_full_disk(tmp_path: Path, tmp_db: str) -> None:
@@ -110,7 +110,7 @@ async def test_a_full_disk(tmp_path: Path, tmp_db: str) -> None:
     cause = await cause_of(job, Spawner(interpreter))
     assert cause.code == "version_load_failed"
     assert "File too large" in cause.detail
-    assert not [path for path in Path(job.cache).iterdir() if path.suffix != ".lock"]
+    assert not kept(Path(job.cache))
 
 
 def test_a_crash_is_told_with_its_signal() -> None:

@@ -15,7 +15,7 @@ import pytest
 from perdure import Engine
 from perdure.runtime.hosts.job import Entry, Job
 from perdure.runtime.hosts.process import HostProcess, Spawner
-from tests.hosting.releases import PATIENCE_S, answer, flow, hosted, make_database, make_job, told
+from tests.hosting.releases import PATIENCE_S, answer, flow, hosted, kept, make_database, make_job, told
 
 WAIT_FOR = """
 import time
@@ -220,7 +220,7 @@ async def test_two_unpack_the_same_version_at_once(tmp_path: Path, tmp_db: str) 
     async with hosted(job) as one, hosted(job) as two:
         await asyncio.gather(told(one), told(two))
         assert await answer(tmp_db) == "v1"
-    assert [path.name for path in (tmp_path / "cache").iterdir() if path.suffix != ".lock"] == [job.tree]
+    assert kept(tmp_path / "cache") == [job.tree]
 
 
 async def test_bytecode_is_kept_in_the_tree_even_where_that_is_switched_off(tmp_path: Path, tmp_db: str) -> None:
