@@ -99,7 +99,7 @@ class Host:
         self.settings = settings
         self.codec = codec
         self.workflows = workflows
-        self.carried = carried
+        self.carried: Carried = carried
         self._frozen: dict[str, Frozen] = {}
         self.steps = steps
         self.waiters = waiters
