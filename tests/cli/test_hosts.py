@@ -17,7 +17,6 @@ from tests.deploys.place import Place, end, until
 from tests.deploys.test_parking import begun, shop
 from tests.process import Child, Spawner
 
-pytestmark = pytest.mark.timeout(60)
 NEEDS = "import os\nQUEUE = os.environ['OLD_QUEUE_URL']\n"
 
 

@@ -26,8 +26,6 @@ from perdure.version.dependency import Lock
 from tests.hosting.releases import answer, flow, make_database, make_job, told
 from tests.hosting.wheels import NEEDS, install, make_wheel, repack_needs, sha256
 
-pytestmark = pytest.mark.timeout(90)
-
 
 @pytest.fixture
 def wheels(tmp_path: Path, tmp_db: str, monkeypatch: pytest.MonkeyPatch) -> Path:
