@@ -10,6 +10,7 @@ import inspect
 import re
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import perdure
@@ -82,13 +83,8 @@ ELSEWHERE = {
     "VerdictKind": "../how-to/check-a-change.md#verdicts",
 }  # fmt: skip
 INTERNAL = frozenset(
-    {
-        "Database.lent", "Database.opened", "Database.opened_async", "Engine.await_result", "Engine.connection",
-        "Engine.joining", "Engine.checker", "Engine.message_sent",
-        "Engine.start_call", "Retry.wait_us", "SyncEngine.await_result", "SyncEngine.connection",
-        "SyncEngine.start_call",
-    }
-)  # fmt: skip
+    {"Database.lent", "Database.opened", "Database.opened_async", "Engine.start_call", "Retry.wait_us"}
+)
 MADE_BY_USERS = frozenset({"Database", "Engine", "Queue", "Rate", "Retry", "Start", "SyncEngine"})
 
 ADVICE: dict[str, str] = {
@@ -196,8 +192,6 @@ def _class(name: str, thing: Any) -> Iterator[str]:
         yield _code(_signature(f"class {name}", thing))
     yield _text(inspect.getdoc(thing))
     for member in _members(thing):
-        if name.startswith("Sync") and _is_crossing(thing, member):
-            continue
         value = inspect.getattr_static(thing, member)
         if isinstance(value, property | cached_property):
             yield f"#### {name}.{member}"
@@ -206,26 +200,21 @@ def _class(name: str, thing: Any) -> Iterator[str]:
             yield f"#### {name}.{member}()"
             yield _code(_signature(member, getattr(thing, member)))
             yield _text(inspect.getdoc(getattr(thing, member)))
-    if name in ("SyncEngine", "SyncQueueHandle", "SyncRun"):
-        asynchronous = name.removeprefix("Sync")
-        crossing = ", ".join(f"`{member}`" for member in _members(thing) if _is_crossing(thing, member))
-        yield f"As in [{asynchronous}](#{asynchronous.lower()}), without `await`: {crossing}."
 
 
 def _members(thing: Any) -> list[str]:
+    """Return what users may call or read of a class: its own, then what it has from other classes of ours."""
+    ours = [cls for cls in thing.__mro__ if cls.__module__.startswith("perdure.")]
+    found = dict.fromkeys(name for cls in ours for name in vars(cls))
     return [
         name
-        for name, value in vars(thing).items()
+        for name in found
         if not name.startswith("_")
         and f"{thing.__name__}.{name}" not in INTERNAL
-        and (inspect.isfunction(value) or isinstance(value, property | cached_property))
-        and inspect.getdoc(value)
+        and isinstance(value := inspect.getattr_static(thing, name), FunctionType | property | cached_property)
+        and (doc := inspect.getdoc(value))
+        and not doc.endswith("Internal.")
     ]
-
-
-def _is_crossing(thing: Any, member: str) -> bool:
-    """Whether a method is the async one, called across."""
-    return getattr(vars(thing)[member], "__qualname__", "").partition(".")[0] in ("_engine_call", "_run_call")
 
 
 def _signature(name: str, thing: Callable[..., Any]) -> str:

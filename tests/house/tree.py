@@ -20,6 +20,10 @@ def files(suffix: str, *folders: str) -> Iterator[Path]:
                 yield path
 
 
+def sources(*folders: str) -> list[Source]:
+    return [_source(path) for path in files(".py", *folders)]
+
+
 @cache
-def sources(*folders: str) -> tuple[Source, ...]:
-    return tuple(Source.parse(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in files(".py", *folders))
+def _source(path: Path) -> Source:
+    return Source.parse(str(path.relative_to(ROOT)), path.read_text("utf-8"))

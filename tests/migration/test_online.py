@@ -105,7 +105,6 @@ def url(kind: str, new_database: Callable[[str], Database], tmp_path: Path) -> s
     return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
 
 
-@pytest.mark.timeout(90)
 def test_workers_of_this_release_go_on_while_two_newer_processes_migrate(
     kind: str, url: str, spawn: Spawner, tmp_path: Path
 ) -> None:

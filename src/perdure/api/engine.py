@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self
 
-from perdure.api import reading
 from perdure.api.checking import Checker
 from perdure.api.collect import collect
 from perdure.api.hosts import Hosts
-from perdure.api.joining import record_async, run_id
-from perdure.api.many import start_many
-from perdure.api.operations import Operations
-from perdure.api.outcome import outcome_of
 from perdure.api.queues import Routes, declare, served
-from perdure.api.run import Run
+from perdure.api.runs import Runs
 from perdure.api.settings import build_settings
 from perdure.api.starts import Starts
 from perdure.api.versioning import Registrar, hosted_settings, plan_of, registrars, take_options
@@ -24,7 +19,6 @@ from perdure.api.versions import VersionRoutes, Versions
 from perdure.codec.base import open_chain
 from perdure.errors import UsageError
 from perdure.model.duration import Duration
-from perdure.model.write import Outdated
 from perdure.runtime.carried import NOTHING, Carried
 from perdure.runtime.connection import Connection
 from perdure.runtime.host import Host
@@ -32,22 +26,19 @@ from perdure.runtime.worker import Worker
 from perdure.store.base import StoreOptions, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
-    from perdure.api.decorators import P, Workflow
-    from perdure.api.many import Start
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.model.queue import Queue
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.settings import Settings
 
-R = TypeVar("R")
 _LOOK_S = 0.1
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
-class Engine(Operations):
+class Engine(Runs):
     """Start runs and, unless ``worker=False``, execute them on the caller's event loop.
 
     Use it as an async context manager, or call `open` and `close`.
@@ -245,156 +236,9 @@ class Engine(Operations):
         return None if self._worker is None else self._worker.name
 
     @property
-    def starts(self) -> Starts:
-        """What starts runs. Internal."""
-        self.connection  # noqa: B018 - raises if the engine is not open
-        return cast("Starts", self._starts)
-
-    @property
     def connection(self) -> Connection:
         """The open connection. Internal."""
         if self._connection is None:
             message = "the engine is not open"
             raise UsageError(message, hint="use `async with perdure.Engine(...) as engine:`")
         return self._connection
-
-    @overload
-    async def start(
-        self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, id: str | None = None,
-        queue: str | None = None, priority: int = 0, delay: Duration | None = None, version: str | None = None,
-        channel: str | None = None, routing_key: str | None = None, timeout: Duration | None = None,
-        tags: Mapping[str, str] | None = None, partition_key: str | None = None, deduplication_key: str | None = None,
-        **kwargs: Any,
-    ) -> Run[R]: ...  # fmt: skip
-    @overload
-    async def start(
-        self, workflow: Workflow[P, R], /, *args: Any, id: str | None = None, queue: str | None = None,
-        priority: int = 0, delay: Duration | None = None, version: str | None = None, channel: str | None = None,
-        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
-        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
-    ) -> Run[R]: ...  # fmt: skip
-    @overload
-    async def start(
-        self, workflow: str, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
-        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
-        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
-    ) -> Run[Any]: ...  # fmt: skip
-    async def start(
-        self, workflow: Any, /, *args: Any, id: str | None = None, queue: str | None = None, priority: int = 0,
-        delay: Duration | None = None, version: str | None = None, channel: str | None = None,
-        routing_key: str | None = None, timeout: Duration | None = None, tags: Mapping[str, str] | None = None,
-        partition_key: str | None = None, deduplication_key: str | None = None, **kwargs: Any,
-    ) -> Run[Any]:  # fmt: skip
-        """Record a run and return a handle on it. Once this returns, the run exists whatever happens.
-
-        A repeat with the same id, workflow and arguments returns the same run, also after it has ended.
-
-        Args:
-            workflow: workflow function, or its name.
-            *args: arguments of the workflow.
-            id: id of the run; a new one by default.
-            queue: queue to put it on; by default the one that ``routes`` name for the workflow, else ``default``.
-            priority: higher is sooner.
-            delay: earliest time to begin, from now.
-            version: version to run: a label such as ``1.2.0``, the beginning of a hash, or a range such as
-                ``>=1.2,<2``. By default what the channel's route says, and without a route the newest.
-            channel: route that chooses the version, by name; ``default`` by default.
-            routing_key: what the route chooses by, such as a customer's id: one key, one choice. By default the
-                run's id.
-            timeout: time limit of the whole run, from now.
-            tags: text to text, to list runs by.
-            partition_key: whose run it is: what a queue is fair to, and limits by.
-            deduplication_key: while a run of the same queue with this key has not ended, that run is returned instead,
-                whatever its workflow and arguments.
-            **kwargs: arguments of the workflow.
-
-        Raises:
-            UsageError: wrong arguments or options; nothing is stored.
-            CodecError: an argument cannot be stored; names it, with path and type.
-            IdConflict: the id belongs to another start.
-            StoreError: the database cannot be used.
-        """
-        return await self.start_call(
-            workflow, args, kwargs, id=id, queue=queue, priority=priority, delay=delay, version=version,
-            channel=channel, routing_key=routing_key, timeout=timeout, tags=tags, partition_key=partition_key,
-            deduplication_key=deduplication_key,
-        )  # fmt: skip
-
-    async def start_call(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
-    ) -> Run[Any]:
-        """Start a run whose arguments may have the names of options; see `start` for those."""
-        started = await self.starts.start(workflow, args, kwargs, options)
-        return Run(self, started.run_id, is_new=started.is_new)
-
-    async def start_many(self, starts: Iterable[Start]) -> list[Run[Any]]:
-        """Start many runs, with few transactions for all of them, and return their handles in order.
-
-        All are checked before the first is recorded. Each is then a start by itself, so the call can be repeated.
-
-            runs = await engine.start_many(perdure.Start(fulfil, order, id=order.id) for order in orders)
-
-        Raises:
-            UsageError: wrong arguments or options; nothing is stored.
-            CodecError: an argument cannot be stored; nothing is.
-            IdConflict: an id belongs to another start; the others are recorded.
-            StoreError: the database cannot be used.
-        """
-        return await start_many(self, starts)
-
-    def check_start(self, start: Start) -> None:
-        """Raise what a start would raise before it records anything. Internal."""
-        self.starts.check(start)
-
-    @overload
-    async def start_in(
-        self, connection: Any, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any
-    ) -> Run[R]: ...
-    @overload
-    async def start_in(self, connection: Any, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> Run[R]: ...
-    @overload
-    async def start_in(self, connection: Any, workflow: str, /, *args: Any, **options: Any) -> Run[Any]: ...
-    async def start_in(self, connection: Any, workflow: Any, /, *args: Any, **options: Any) -> Run[Any]:
-        """Record a run inside the caller's own transaction, in the engine's database: it exists if that is committed.
-
-        Wait for its result after the commit. Of two with one id or one deduplication key at once the second waits for
-        the first's transaction.
-
-        Args:
-            connection: async connection of psycopg or SQLAlchemy, or session, to the engine's own database, with its
-                transaction open: PostgreSQL, MySQL or MariaDB. For one that blocks there is `SyncEngine`.
-            workflow: workflow function, or its name.
-            *args: arguments of the workflow.
-            **options: options and further arguments, as of `start`.
-
-        Raises:
-            UsageError: wrong arguments or options, or a connection that cannot be used; nothing is written.
-            CodecError, IdConflict: as of `start`; nothing is written.
-            GuardBusy: another transaction has the id or the key, and the wait was too long. Roll back and try again.
-        """
-        joining = await self.starts.joining(workflow, args, options)
-        while isinstance(found := await record_async(connection, self.connection, joining), Outdated):
-            joining = await self.starts.joining(workflow, args, options, anew=True)
-        return Run(self, await run_id(self.connection, joining, found))
-
-    @overload
-    async def run(self, workflow: Workflow[P, Coroutine[Any, Any, R]], /, *args: Any, **options: Any) -> R: ...
-    @overload
-    async def run(self, workflow: Workflow[P, R], /, *args: Any, **options: Any) -> R: ...
-    @overload
-    async def run(self, workflow: str, /, *args: Any, **options: Any) -> Any: ...
-    async def run(self, workflow: Any, /, *args: Any, **options: Any) -> Any:
-        """Start a run (see `start` for the options) and wait for its result."""
-        handle: Run[Any] = await self.start(workflow, *args, **options)
-        return await self.await_result(handle.id, is_new=handle.is_new)
-
-    def get(self, run_id: str) -> Run[Any]:
-        """Return a handle on a run by its id, without looking whether it exists."""
-        return Run(self, run_id)
-
-    async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
-        """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine."""
-        connection = self.connection
-        row, last = await reading.when_ended(connection, run_id, is_new=is_new)
-        return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))

@@ -21,7 +21,7 @@ from perdure.runtime.history import summarise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.api.engine import Engine
+    from perdure.api.operations import Operations
     from perdure.model.event import Event
     from perdure.runtime.connection import Connection
 
@@ -37,7 +37,7 @@ class Bound(NamedTuple):
 
 
 async def fork(
-    engine: Engine, run_id: str, *, id: str | None, from_step: str | None, to: str | None, actor: str | None,
+    engine: Operations, run_id: str, *, id: str | None, from_step: str | None, to: str | None, actor: str | None,
     reason: str | None,
 ) -> str:  # fmt: skip
     """Make a new run of the history of another one; see `perdure.Engine.fork`. Returns its id."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from perdure.api.run import Run
+    from perdure.api.starts import Started, Starts
     from perdure.model.duration import Duration
 
 _AT_ONCE = 2000
@@ -35,32 +35,17 @@ class Start:
         }  # fmt: skip
 
 
-class Starter(Protocol):
-    """The engine, as far as it is needed here."""
-
-    def check_start(self, start: Start) -> None:
-        """Raise what a start would raise before it records anything."""
-        ...
-
-    async def start_call(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
-    ) -> Run[Any]:
-        """Start a run."""
-        ...
-
-
-async def start_many(engine: Starter, starts: Iterable[Start]) -> list[Run[Any]]:
+async def start_many(starts: Starts, wanted: Iterable[Start]) -> list[Started]:
     """Start runs, with few transactions for all of them; see `Engine.start_many`."""
-    wanted = list(starts)
-    for start in wanted:
-        engine.check_start(start)
-    runs: list[Run[Any]] = []
-    for first in range(0, len(wanted), _AT_ONCE):
-        part = wanted[first : first + _AT_ONCE]
-        calls = (engine.start_call(one.workflow, one.args, one.kwargs, **one.options) for one in part)
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        for answer in answers:
+    calls = list(wanted)
+    for call in calls:
+        starts.check(call)
+    started: list[Started] = []
+    for first in range(0, len(calls), _AT_ONCE):
+        part = calls[first : first + _AT_ONCE]
+        under_way = (starts.start(one.workflow, one.args, one.kwargs, dict(one.options)) for one in part)
+        for answer in await asyncio.gather(*under_way, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
-            runs.append(answer)
-    return runs
+            started.append(answer)
+    return started

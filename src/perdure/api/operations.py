@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from perdure.api import acting, reading
-from perdure.api.forking import fork
 from perdure.api.queues import QueueHandle, list_queues
 from perdure.api.upgrades import Upgrades
 from perdure.api.version_use import OtherRuns, other_runs
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from perdure.api.checking import Checker
-    from perdure.api.engine import Engine
     from perdure.api.queues import QueueInfo
     from perdure.api.reading import RunInfo
-    from perdure.api.run import Run
     from perdure.replay.verdict import Verdict
     from perdure.runtime.connection import Connection
     from perdure.runtime.worker import Worker
@@ -40,11 +37,6 @@ class Operations:
         """What checks histories. Internal."""
         return self._checker
 
-    @property
-    def _itself(self) -> Engine:
-        """The engine that this is a part of."""
-        return cast("Engine", self)
-
     async def list(
         self, *, status: str | Iterable[str] | None = None, workflow: Any = None, version: str | None = None,
         queue: str | None = None, tag: Mapping[str, str] | None = None, since: datetime | None = None,
@@ -62,6 +54,9 @@ class Operations:
             until: created before this time.
             limit: at most so many.
             cursor: id of the run after which to go on.
+
+        Raises:
+            UsageError: an unknown state, a time without a zone, a cursor that is no run, or a value of a wrong type.
         """
         query = await reading.build_filter(
             self.connection, status=status, workflow=workflow, version=version, queue=queue, tag=tag, since=since,
@@ -71,7 +66,7 @@ class Operations:
             yield info
 
     async def cancel(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> bool:
-        """Ask a run to stop; see `Run.cancel`."""
+        """Ask a run to stop; see `Run.cancel`. Raises `RunNotFound`."""
         done = await acting.cancel(self.connection, run_id, actor=actor, reason=reason)
         if self._worker is not None:
             self._worker.message_sent(run_id)
@@ -116,39 +111,10 @@ class Operations:
         """
         return await self._checker.check(self.connection, run_id, to, processes)
 
-    async def fork(
-        self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
-        actor: str | None = None, reason: str | None = None,
-    ) -> Run[Any]:  # fmt: skip
-        """Start a new run that begins with what another one has recorded, and return a handle on it.
-
-        The other run is only read. What the new one does again it does under its own id, so under its own idempotency
-        keys: it is how a run is started again from a step.
-
-        Args:
-            run_id: the run, ended or not.
-            id: id of the new run; a new one by default.
-            from_step: id of the operation that is not copied, nor what was recorded after it. By default everything is
-                copied but the way a run has ended; of a failed run, what stands before the step that failed.
-            to: the version of the new run, against which the history is checked first; by default the same.
-            actor: who does it; the system's user by default.
-            reason: why.
-
-        Raises:
-            RunNotFound: there is no such run, or its history was purged.
-            UsageError: it has recorded no such operation.
-            IdConflict: the new id is taken.
-            UpgradeRefused: the history does not fit the version.
-            UnknownVersion, VersionClosed, VersionPurged, VersionLoadFailed: see `check`.
-        """
-        step = None if from_step is None else str(from_step)
-        new_id = await fork(self._itself, run_id, id=id, from_step=step, to=to, actor=actor, reason=reason)
-        return self._itself.get(new_id)
-
     @property
     def upgrades(self) -> Upgrades:
         """What binds runs to other versions."""
-        return Upgrades(self._itself)
+        return Upgrades(self)
 
     async def queues(self) -> tuple[QueueInfo, ...]:
         """Return every queue that has settings or open runs, by name, with what is in it. Counts them."""

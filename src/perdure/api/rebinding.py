@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.api.checking import Target
-    from perdure.api.engine import Engine
+    from perdure.api.operations import Operations
     from perdure.model.event import Event
     from perdure.model.run import RunRow
     from perdure.model.write import Upgrade
@@ -61,7 +61,7 @@ class Rebinding:
         terms: how.
     """
 
-    def __init__(self, engine: Engine, target: Target, terms: Terms) -> None:
+    def __init__(self, engine: Operations, target: Target, terms: Terms) -> None:
         self._engine = engine
         self._connection = engine.connection
         self._target = target
@@ -171,7 +171,7 @@ def _moved(row: RunRow, events: Sequence[Event], seen: int) -> UpgradeStale | No
     return UpgradeStale(f"{row.id} moved on since the plan ({before} → {now} operations); checked again.")
 
 
-async def take_back(engine: Engine, run_id: str, reason: str, actor: str, wait_s: float) -> str:
+async def take_back(engine: Operations, run_id: str, reason: str, actor: str, wait_s: float) -> str:
     """Revert the last upgrade of a run; see `perdure.api.upgrades.Upgrades.revert`. Returns what was done, one line."""
     connection = engine.connection
     for _ in range(_TRIES):

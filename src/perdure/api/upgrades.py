@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perdure.api.checking import Target
-    from perdure.api.engine import Engine
+    from perdure.api.operations import Operations
     from perdure.model.duration import Duration
     from perdure.store.upgrade import UpgradeRow
 
@@ -105,7 +105,7 @@ class UpgradeResult:
 class Upgrades:
     """See the module. Made by `perdure.Engine.upgrades`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Operations) -> None:
         self._engine = engine
 
     async def plan(

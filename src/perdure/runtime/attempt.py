@@ -310,16 +310,14 @@ class Attempts:
     def _fatal(self, attempt: Attempt, error: BaseException) -> None:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
         self.running.pop(attempt.operation.id, None)
+        # A person's interrupt, or other code on the disk, says nothing about the run; all else would happen again
+        # wherever it runs.
+        fatal = not (self.run.host.is_displaced_by(error) or isinstance(error, KeyboardInterrupt))
         if attempt.place is not None:  # the log waits for it, and nothing can be said of it
             reason = f"{type(error).__name__} at the end of step {attempt.operation.name!r}'s transaction"
             self.run.host.loop.call_soon(self.run.drop, reason)
         elif not self.abandoned:
-            # A person's interrupt, or other code on the disk, says nothing about the run; all else would happen again
-            # wherever it runs.
-            fatal = not isinstance(error, KeyboardInterrupt | SourceChangedOnDisk)
             self.run.hand_back(f"{type(error).__name__} in step {attempt.operation.name!r}", fatal=fatal)
-        if isinstance(error, SourceChangedOnDisk):
-            self.run.host.displaced(error)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 

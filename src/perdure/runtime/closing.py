@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from perdure.codec.exception import encode_exception
-from perdure.errors import CodecError, Diverged, RunTimedOut, SourceChangedOnDisk
+from perdure.errors import CodecError, Diverged, RunTimedOut
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft, draft_of
@@ -119,8 +119,7 @@ def finish(run: Departing) -> None:
     elif outcome.cancelled and run.execution.cancel_requested:
         reason = run.execution.cancel_reason
         _leave(run, EventType.RUN_CANCELLED, detail={"reason": reason} if reason else None, note=reason)
-    elif isinstance(outcome.error, SourceChangedOnDisk):  # it says nothing about the run, which goes on elsewhere
-        run.host.displaced(outcome.error)
+    elif run.host.is_displaced_by(outcome.error):
         release(run, EventType.RUN_RELEASED, run.host.now(), str(outcome.error))
     else:
         _fail(run, outcome.error)

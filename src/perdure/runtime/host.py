@@ -9,6 +9,7 @@ from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure.errors import SourceChangedOnDisk
 from perdure.kernel.execution import Execution
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.codec.base import Codec
-    from perdure.errors import SourceChangedOnDisk
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.frozen import Frozen
     from perdure.model.event import Event
@@ -99,7 +99,7 @@ class Host:
         self.settings = settings
         self.codec = codec
         self.workflows = workflows
-        self.carried = carried
+        self.carried: Carried = carried
         self._frozen: dict[str, Frozen] = {}
         self.steps = steps
         self.waiters = waiters
@@ -163,14 +163,18 @@ class Host:
             found = self._frozen[definition.name] = frozen(definition, self.carried)
         return found
 
-    def displaced(self, error: SourceChangedOnDisk) -> None:
-        """Claim nothing more: other code was put in the place of what is loaded here, so no run may begin on it.
+    def is_displaced_by(self, error: BaseException) -> bool:
+        """Whether an error says that other code was put in the place of what is loaded here. It says nothing of a run.
 
-        Runs of the versions that were carried here go on where their code is: in version hosts, if need be.
+        If so, nothing more is claimed, since no run may begin on it. Runs of the versions that were carried here go on
+        where their code is: in version hosts, if need be.
         """
+        if not isinstance(error, SourceChangedOnDisk):
+            return False
         if not self.carried.displaced:
             self.logger.error("%s Its runs go on in version hosts.", error)
             self.carried = self.carried._replace(versions={}, displaced=True)
+        return True
 
     def left(self, run: Guest) -> None:
         """Forget a run that is no longer here."""

@@ -1,8 +1,4 @@
-"""A store in memory: for tests, and the oracle the other backends are compared with.
-
-Every write is applied by itself, in order, in the plainest way there is. What is stored outlives `MemoryStore.close`,
-so that a test can open the same store again, but not the process.
-"""
+"""The store in memory: `perdure.store.base.Store` in dictionaries."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from typing import TYPE_CHECKING
 from perdure.errors import StoreError, UsageError
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import broken_link, tail_of
-from perdure.model.filter import Fact, QueueStats, StoreStats
-from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow, lost_worker
+from perdure.model.filter import Fact, StoreStats
+from perdure.model.run import Message, RunRow, Tombstone
 from perdure.model.status import GOING_ON, TERMINAL, Status
 from perdure.model.write import (
     COMMITTED,
@@ -37,7 +33,9 @@ from perdure.store.catalog.memory import MemoryCatalog
 from perdure.store.clock import system_clock
 from perdure.store.column import check_row, check_values
 from perdure.store.instrumented import Instrumented
-from perdure.store.lines import Lines
+from perdure.store.memory.lease import Leases
+from perdure.store.memory.lines import Lines
+from perdure.store.memory.listing import by_status, due, matches
 from perdure.store.settle import run_of
 from perdure.store.upgrade import refusal, upgrade_row
 
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter
+    from perdure.model.run import Heartbeat, WorkerRow
     from perdure.model.write import Write
     from perdure.store.base import Decide, Store, StoreOptions
     from perdure.store.catalog.base import Catalog
@@ -68,7 +67,10 @@ def open_store(url: str, options: StoreOptions) -> Store:
 
 
 class MemoryStore:
-    """Dictionaries under a lock."""
+    """Dictionaries under a lock.
+
+    What is stored outlives `close`, so that a test can open the same store again, but not the process.
+    """
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self.capabilities: Capabilities = _CAPABILITIES
@@ -82,9 +84,9 @@ class MemoryStore:
         self._inbox: dict[str, list[Message]] = {}
         self._tombstones: dict[str, Tombstone] = {}
         self._tags: dict[str, set[tuple[str, str]]] = {}
-        self._workers: dict[str, WorkerRow] = {}
+        self._leases = Leases(self._runs)
         self._lines = Lines(self._runs)
-        self._catalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values, self._workers.values)
+        self._catalog = MemoryCatalog(self._check, self._lock, self.now, self._runs.values, self._leases.workers)
         self.catalog: Catalog = self._catalog
         """What is known of versions."""
 
@@ -256,10 +258,10 @@ class MemoryStore:
         self._check()
         with self._lock:
             now = self.now()
-            worker = self._workers.get(request.worker_id)
-            if worker is None or worker.state != "live":
+            if not self._leases.is_live(request.worker_id):
                 return Claims([])
-            rows = self._lines.choose(request, now, lambda row: self._may_claim(row, request, now), self._gone_since)
+            gone_since = self._leases.gone_since
+            rows = self._lines.choose(request, now, lambda row: self._may_claim(row, request, now), gone_since)
             claimed = [decide(row, tuple(self._events[row.id][-TAIL_EVENTS:]), now) for row in rows]
             for one in claimed:
                 outcome = self._append(one.append, set())
@@ -280,54 +282,31 @@ class MemoryStore:
             return False
         if row.owner is None:
             return row.wake_at is not None and row.wake_at <= now
-        owner = self._workers.get(row.owner)
-        return request.take_over and owner is not None and owner.state != "live"
-
-    def _gone_since(self, worker_id: str) -> int | None:
-        worker = self._workers.get(worker_id)
-        return None if worker is None or worker.state == "live" else worker.expires_at
+        return request.take_over and self._leases.gone_since(row.owner) is not None
 
     def register(self, worker: WorkerRow) -> None:
         """Insert a worker."""
         self._check()
         with self._lock:
-            self._workers.setdefault(worker.id, worker)
+            self._leases.register(worker)
 
     def heartbeat(self, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend or end a live worker's lease."""
         self._check()
         with self._lock:
-            worker, now = self._workers.get(worker_id), self.now()
-            if worker is None or worker.state != "live":
-                return Heartbeat(alive=False, owned={})
-            state = "live" if lease_us > 0 else "left"
-            self._workers[worker_id] = worker._replace(state=state, heartbeat_at=now, expires_at=now + max(lease_us, 0))
-            return Heartbeat(lease_us > 0, self.owned(worker_id))
+            return self._leases.heartbeat(worker_id, lease_us, self.now())
 
     def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
         """Return run id to (epoch, inbox_n) of what a worker owns."""
         self._check()
         with self._lock:
-            return {row.id: (row.epoch, row.inbox_n) for row in self._runs.values() if row.owner == worker_id}
+            return self._leases.owned(worker_id)
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead; forget those that own nothing."""
         self._check()
         with self._lock:
-            now = self.now()
-            dead = []
-            for worker in list(self._workers.values()):
-                if worker.state == "live" and worker.expires_at <= now:
-                    self._workers[worker.id] = worker._replace(state="dead")
-                    dead.append(worker.id)
-            owners = {row.owner for row in self._runs.values() if row.owner is not None}
-            for owner in owners - set(self._workers):
-                self._workers[owner] = lost_worker(owner, now)
-                dead.append(owner)
-            for worker in list(self._workers.values()):
-                if worker.state != "live" and worker.id not in owners:
-                    del self._workers[worker.id]
-            return sorted(dead)
+            return self._leases.sweep(self.now())
 
     # ---- reads ----
 
@@ -361,38 +340,19 @@ class MemoryStore:
         """Return the runs that match, newest first."""
         self._check()
         with self._lock:
-            rows = [row for row in self._runs.values() if self._matches(row, query)]
+            rows = [row for row in self._runs.values() if matches(row, self._tags[row.id], query)]
         rows.sort(key=lambda row: (row.created_at, row.id), reverse=True)
         return rows[: max(query.limit, 0)]
-
-    def _matches(self, row: RunRow, query: RunFilter) -> bool:
-        return (
-            (not query.statuses or row.status in query.statuses)
-            and query.workflow in (None, row.workflow)
-            and query.version in (None, row.workflow_version)
-            and (not query.version_ids or row.version_id in query.version_ids)
-            and query.queue in (None, row.queue)
-            and self._tags[row.id] >= set(query.tags)
-            and (query.since is None or row.created_at >= query.since)
-            and (query.until is None or row.created_at < query.until)
-            and (query.before is None or (row.created_at, row.id) < query.before)
-        )
 
     def stats(self) -> StoreStats:
         """Count what there is."""
         self._check()
         with self._lock:
             now = self.now()
-            runs: dict[str, int] = {}
-            due: dict[tuple[str, str], list[int]] = {}
-            for row in self._runs.values():
-                runs[row.status] = runs.get(row.status, 0) + 1
-                if row.wake_at is not None and row.wake_at <= now:
-                    due.setdefault((row.queue, row.code), []).append(row.wake_at)
-            waiting = tuple(QueueStats(*key, len(times), min(times)) for key, times in sorted(due.items()))
-            workers = tuple(worker for _, worker in sorted(self._workers.items()))
+            rows = list(self._runs.values())
+            workers = tuple(sorted(self._leases.workers(), key=lambda worker: worker.id))
             facts = (Fact("store", "memory: gone with the process"),)
-            return StoreStats(runs, waiting, workers, facts, self._lines.states(now))
+            return StoreStats(by_status(rows), due(rows, now), workers, facts, self._lines.states(now))
 
     def change_count(self) -> int:
         """Nobody else can write here."""
