@@ -17,7 +17,7 @@ async def test_case_shu_02(world: World) -> None:
     """Drain without a bound: one job that ignores its cancellation keeps the process up past the limit.
 
     An async step that swallows every cancellation and a thread that cannot be stopped; grace 1 s; SIGTERM. The
-    process is gone within the grace and a few seconds; both runs begin again elsewhere at once. Source: riverqueue/river#78.
+    process is gone soon after the grace; both runs begin again elsewhere at once. Source: riverqueue/river#78.
     """
     async with world.client() as client:
         runs = [await client.start(flow) for flow in (flows.stubborn_async, flows.stubborn_sync)]
