@@ -215,9 +215,9 @@ async def test_case_rec_22(world: World) -> None:
     Every process is killed during a long step; all are started again; another run follows in the one slot.
     Source: PrefectHQ/prefect#16746, oqtopus-team/qdash#1351.
     """
+    killed = [world.worker(name, concurrency=1) for name in ("W1", "W2")]
     async with world.client() as client:
         run = await client.start(flows.long_async, 2.0, id="r1")
-    killed = [world.worker(name, concurrency=1) for name in ("W1", "W2")]
     await world.ledger.until("wait_async")
     for child in killed:
         child.destroy()
