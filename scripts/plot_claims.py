@@ -38,8 +38,8 @@ def drawn(lines: dict[str, Points]) -> str:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * cost / top
 
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        "<style>text { font: 12px sans-serif }</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
     ]
     out.extend(
