@@ -56,9 +56,9 @@ def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tai
     writing.done()
 
 
-def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
+def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], ends: Tails, *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
-    writing = Batch(known, Tails(), link.max_packet)
+    writing = Batch(known, ends, link.max_packet)
     writing.add_closely(writes)
     hurrying, patient = ([known[name].fill()] if hurry else [] for name in ("hurry", "patient"))
     try:

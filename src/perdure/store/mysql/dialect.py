@@ -184,9 +184,9 @@ class MysqlDialect:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def attempt(self, link: MysqlLink, writes: Sequence[Write], *, hurry: bool = False) -> None:
+    def attempt(self, link: MysqlLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
-        batch.attempt(link, self._statements, writes, hurry=hurry)
+        batch.attempt(link, self._statements, writes, ends, hurry=hurry)
 
     def end_session(self, link: MysqlLink, session: str) -> None:
         """Nothing is known of a session."""

@@ -52,9 +52,9 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
     writing.done()
 
 
-def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], *, hurry: bool) -> None:
+def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], ends: Tails, *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
-    writing = Batch(known, Tails())
+    writing = Batch(known, ends)
     writing.add_closely(writes)
     try:
         hurrying = [Call(known["hurry"])] if hurry else []

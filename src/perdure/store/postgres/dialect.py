@@ -180,9 +180,9 @@ class PostgresDialect:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def attempt(self, link: PostgresLink, writes: Sequence[Write], *, hurry: bool = False) -> None:
+    def attempt(self, link: PostgresLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
-        batch.attempt(link, self._statements, writes, hurry=hurry)
+        batch.attempt(link, self._statements, writes, ends, hurry=hurry)
 
     def end_session(self, link: PostgresLink, session: str) -> None:
         """End the server's process for a connection that was lost, and wait until it is gone."""

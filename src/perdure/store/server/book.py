@@ -10,6 +10,7 @@ from perdure.model.write import SetQueue
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.settle import Standing
 from perdure.store.slots import changed, settings_of
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ class ServerBook(Generic[L]):
                 if call[0] in self._dialect.sql:
                     self._link.execute(*call)
             return
-        self._dialect.attempt(self._link, writes, hurry=self._hurry)
+        self._dialect.attempt(self._link, writes, Tails(), hurry=self._hurry)
 
     def is_blocked(self, error: Exception, writes: Sequence[Write]) -> bool:
         """Whether an error says that somebody else is in the way of one of these writes, of which nothing is left."""

@@ -18,6 +18,7 @@ from perdure.model.run import RunRow
 from perdure.store.line import Chosen, Line
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.slots import binding, counted
+from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -153,16 +154,18 @@ def _take(dialect: Dialect[L], link: L, rows: Sequence[RunRow], decide: Decide, 
         return []
     recent, now = _ends(link, rows)
     claimed = []
+    ends = Tails()
     for row in rows:
         if recent[row.id]:
             claimed.append(decide(row, tuple(recent[row.id]), now))
+            ends[row.id] = recent[row.id][-1].seq
         else:
             _pass_over(row.id, damaged, "it has no log")
-    if _record(dialect, link, claimed):
+    if _record(dialect, link, claimed, ends):
         return claimed
     kept = []
     for one in claimed:
-        if _record(dialect, link, [one]):
+        if _record(dialect, link, [one], ends):
             kept.append(one)
         else:
             _pass_over(one.row.id, damaged, "its row and its log contradict each other")
@@ -179,10 +182,10 @@ def _ends(link: L, rows: Sequence[RunRow]) -> tuple[dict[str, list[Event]], int]
     return ends, int(clock.rows[0][0])
 
 
-def _record(dialect: Dialect[L], link: L, claimed: Sequence[Claimed]) -> bool:
+def _record(dialect: Dialect[L], link: L, claimed: Sequence[Claimed], ends: Tails) -> bool:
     """Append the claims, all of them or none, and say whether they fitted."""
     try:
-        dialect.attempt(link, [one.append for one in claimed])
+        dialect.attempt(link, [one.append for one in claimed], ends)
     except LinkLost:
         raise
     except Exception as error:

@@ -147,12 +147,13 @@ class Dialect(Protocol[L]):
         """
         ...
 
-    def attempt(self, link: L, writes: Sequence[Write], *, hurry: bool = False) -> None:
+    def attempt(self, link: L, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction, all of them or none; it goes on either way.
 
         Args:
             link: in a transaction.
             writes: what to apply.
+            ends: what is known to be in logs; stays as it is.
             hurry: wait for no lock, or hardly.
 
         Raises:

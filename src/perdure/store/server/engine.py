@@ -234,7 +234,10 @@ class ServerStore(Generic[L]):
             self._note(answer, outlook, before)
             return answer
 
-        return self._transact("work", work, lambda _: found[-1])
+        answer = self._transact("work", work, lambda _: found[-1])
+        # Known only now: what a claim that fails has appended is in no log.
+        self._tails.update({one.append.run_id: one.append.events[-1].seq for one in answer.taken})
+        return answer
 
     def _note(self, answer: Claims, outlook: Outlook, before: int) -> None:
         """Note until when nothing will be due, or be let go by its queue, of which no hint comes.
