@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,15 +32,6 @@ HELD = {
     "starts, client alone", "recovery, claim to end of run", "recovery, peak memory", "idle worker, processor",
     "idle worker, memory", "start among sleepers, to empty",
 }  # fmt: skip
-
-
-@pytest.fixture
-def collector() -> Iterator[None]:
-    """Put the garbage collector back as it was."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.mark.serial
