@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-PATIENCE_S = 10.0
+PATIENCE_S = 40.0
 LOWERED = Path(__file__).with_name("lowered.py")
 
 

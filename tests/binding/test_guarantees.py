@@ -20,7 +20,7 @@ from perdure.verify.database import verify
 from tests.binding.shops import Shop, client, publish
 from tests.process import Spawner
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(360)
 START = """
 import asyncio, os, sys, perdure
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
-
 import perdure
 from perdure import Engine
 
@@ -27,7 +25,6 @@ def version(n: int) -> perdure.Workflow[[int], Any]:
     return perdure.workflow(name="order", version=f"1.{n}.0", config={"number": n})(body)
 
 
-@pytest.mark.timeout(60)
 async def test_three_hundred_versions_do_not_block_a_new_one(tmp_db: str) -> None:
     for n in range(MANY):
         async with Engine(tmp_db, worker=False) as engine:

@@ -12,7 +12,7 @@ import perdure
 from perdure.api.versioning import take_options
 from tests.binding.shops import Shop, client, publish
 
-pytestmark = [pytest.mark.parametrize("kind", ["sqlite"], indirect=True), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.parametrize("kind", ["sqlite"], indirect=True)]
 
 
 async def refused(url: str, shop: Shop, mark: str, semver: str | None, **options: object) -> str:

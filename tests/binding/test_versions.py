@@ -12,7 +12,6 @@ import perdure
 from perdure.api.versioning import VersionOptions, registrars
 from tests.binding.shops import Shop, client, publish
 
-pytestmark = pytest.mark.timeout(120)
 Change = Callable[[perdure.Engine, str], Coroutine[Any, Any, Any]]
 
 

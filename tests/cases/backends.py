@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-LONGER = pytest.mark.timeout(60)  # the first case on a server has to start it
-SERVERS = [pytest.param(kind, marks=LONGER) for kind in ("postgres", "mariadb")]
-NIGHTLY = [pytest.param(kind, marks=[LONGER, pytest.mark.nightly]) for kind in ("postgres", "mariadb")]
+SERVERS = ["postgres", "mariadb"]
+NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("postgres", "mariadb")]
 everywhere = pytest.mark.parametrize("world", ["sqlite", *NIGHTLY], indirect=True)
 on_servers = pytest.mark.parametrize("world", SERVERS, indirect=True)
 on_postgres = pytest.mark.parametrize("world", SERVERS[:1], indirect=True)

@@ -87,12 +87,12 @@ class Ledger:
             found[entry.run] = found.get(entry.run, 0) + 1
         return found
 
-    async def until(self, step: str, count: int = 1, within: float = 15.0, phase: str = "start") -> None:
+    async def until(self, step: str, count: int = 1, within: float = 60.0, phase: str = "start") -> None:
         """Wait until a step has run so often."""
         await until(lambda: self.count(step, phase=phase) >= count, within, f"{count} x {step}")
 
 
-async def until(condition: Callable[[], bool], within: float = 15.0, what: str = "the condition") -> None:
+async def until(condition: Callable[[], bool], within: float = 60.0, what: str = "the condition") -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + within
     while not condition():

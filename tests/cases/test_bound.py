@@ -14,7 +14,6 @@ from perdure import Engine, Run, Status
 from tests.deploys.place import Place, end, until, until_recorded
 from tests.process import Child, Spawner
 
-pytestmark = pytest.mark.timeout(90)
 HEAD = """
 import asyncio, os
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ def copy(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "workers,runs", [(3, 120), pytest.param(4, 1000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
+    "workers,runs", [(3, 120), pytest.param(4, 1000, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])]
 )
 @pytest.mark.sqlite_only
 async def test_case_dbb_01(world: World, workers: int, runs: int) -> None:
@@ -142,7 +142,6 @@ async def test_case_dbb_07(world: World) -> None:
     assert world.rows("select count(*) = max(number) from schema_migration") == [(1,)]
 
 
-@pytest.mark.timeout(60)
 async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
     """The one that migrates is killed at each of its statements in turn; the next one to open it can work."""
     path = str(world.folder)

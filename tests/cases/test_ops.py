@@ -111,7 +111,7 @@ async def listed(client: perdure.Engine, **conditions: object) -> list[perdure.R
 
 
 @pytest.mark.parametrize(
-    "count", [100_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
+    "count", [100_000, pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])]
 )
 @pytest.mark.sqlite_only
 async def test_case_ux_01(world: World, count: int) -> None:

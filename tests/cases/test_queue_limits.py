@@ -126,7 +126,6 @@ async def busy(client: perdure.Engine, until: Callable[[], bool], *, queue: str 
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.timeout(60)
 async def test_case_que_04(url: str) -> None:
     """Low priority never gets a turn: with ageing it starts within its bound.
 
@@ -163,7 +162,6 @@ async def test_case_que_04_strict(url: str) -> None:
         await stream
 
 
-@pytest.mark.timeout(60)
 async def test_case_que_04_two_queues(url: str) -> None:
     """Two queues of one weight each get their part of the starts, though one has the higher priorities."""
 

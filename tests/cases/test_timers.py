@@ -66,9 +66,9 @@ async def test_case_tim_12(world: World, skew: Skew, shift: float) -> None:
         began = time.monotonic()
         skew.seconds = shift
         async with world.engine(name="late"):
-            assert await sleeper.result(timeout=10) == "rested"
-            assert 1.8 < time.monotonic() - began < 4
-            assert await stepper.result(timeout=10) == "a"
+            assert await sleeper.result(timeout=20) == "rested"
+            assert 1.8 < time.monotonic() - began < 10  # far from the minute that the clock jumped
+            assert await stepper.result(timeout=20) == "a"
         history = await sleeper.history()
         assert [event.at for event in history] == sorted(event.at for event in history)
     assert world.ledger.count("wait_async") == world.ledger.count("first") == world.ledger.count("last") == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,27 @@ from perdure.errors import InvalidValue, UnknownVersion
 from tests.cli.conftest import Shell
 from tests.deploys.place import Place, end, until
 from tests.deploys.test_parking import begun, shop
-from tests.process import Spawner
+from tests.process import Child, Spawner
 
-pytestmark = pytest.mark.timeout(60)
 NEEDS = "import os\nQUEUE = os.environ['OLD_QUEUE_URL']\n"
+
+
+async def the_doctor_tells_it_apart(shell: Shell, worker: Child, host: int) -> None:
+    """See that `doctor` lists a version host as one, and what it carries."""
+    machine = os.uname().nodename
+    own, hosted = f"{machine}:{worker.pid}", f"{machine}:{host}"
+    told = await asyncio.to_thread(shell, "doctor")
+    assert re.search(rf"^{hosted} +{own} +live ", told.out, re.MULTILINE), told.out
+    assert re.search(rf"^{own} +live ", told.out, re.MULTILINE), told.out
+    assert re.search(rf"^fulfil@1\.0\.0 .* {hosted} \(host\)", told.out, re.MULTILINE), told.out
+    assert re.search(rf"^fulfil@2\.0\.0 .* {own}  ", told.out, re.MULTILINE), told.out
+    found = json.loads((await asyncio.to_thread(shell, "doctor", "--json")).out)["health"]
+    uses = {one["label"]: (one["workers"], one["hosts"]) for one in found["versions"]}
+    assert uses == {"1.0.0": ([], [hosted]), "2.0.0": ([own], [])}
+    ids = {one["name"]: one["id"] for one in found["workers"]}
+    assert {one["name"]: one["parent"] for one in found["workers"] if one["state"] == "live"} == {
+        own: None, hosted: ids[own]
+    }  # fmt: skip
 
 
 async def test_what_old_code_needs_is_set_and_its_parked_runs_go_on(
@@ -37,6 +56,7 @@ async def test_what_old_code_needs_is_set_and_its_parked_runs_go_on(
         assert (host.workflows, host.machine, host.pid != worker.pid) == (("fulfil",), os.uname().nodename, True)
         shown = await asyncio.to_thread(shell, "hosts", "list", "--json")
         assert f'"id":"{host.id}"' in shown.out.replace(": ", ":")
+        await the_doctor_tells_it_apart(shell, worker, host.pid)
         (set_,) = [change for change in await engine.versions.log("fulfil") if change.action == "host_env_set"]
         assert set_.reason == "moved"
         stopped = await asyncio.to_thread(shell, "hosts", "stop", host.id)

@@ -13,7 +13,6 @@ from tests.deploys.place import Place, end, until, until_recorded
 from tests.hosting.wheels import index, install, make_wheel, repack_needs
 from tests.process import Spawner
 
-pytestmark = pytest.mark.timeout(120)
 MISSING = "version: fulfil@1.0.0 needs cart (recorded 1.0), which is not installed. "
 
 

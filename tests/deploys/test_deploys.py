@@ -116,12 +116,12 @@ async def deploys(url: str, folder: Path, spawn: Spawner, each: int) -> None:
         site.close()
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 async def test_three_versions_are_deployed_over_500_running_runs(tmp_path: Path, tmp_db: str, spawn: Spawner) -> None:
     await deploys(tmp_db, tmp_path, spawn, EACH)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 async def test_deploys_on_servers(kind: str, new_database: object, tmp_path: Path, spawn: Spawner) -> None:
     database: Database = new_database(kind)  # type: ignore[operator]

@@ -13,8 +13,6 @@ from perdure.api.health import health
 from tests.deploys.place import Place, end, until, until_recorded
 from tests.process import Spawner
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def shop(label: str, head: str = "") -> str:
     """Return a shop whose run waits for a second between two steps."""

@@ -21,8 +21,6 @@ from perdure.version.manifest import ManifestFile, tree_sha256
 from tests.keys import make_keys
 from tests.process import Child, Spawner
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def shop(label: str, name: str = "fulfil") -> str:
     """Return a shop that leaves a trace as soon as a line of it is executed."""

@@ -12,7 +12,8 @@ import perdure
 
 
 async def main(url: str, folder: str, *options: str) -> None:
-    """Work until told to stop."""
+    """Work until told to stop. Options are ``name=value``."""
+    given = dict(option.split("=") for option in options)
     sys.path.insert(0, folder)
     shop = importlib.import_module("shop")
     stop = asyncio.Event()
@@ -26,8 +27,9 @@ async def main(url: str, folder: str, *options: str) -> None:
         grace="2s",
         max_deaths=50,
         foreign_delay="300ms",
-        environments="uv" if "environments=uv" in options else "current",
-        max_hosts=0 if "max_hosts=0" in options else 4,
+        environments=given.get("environments", "current"),
+        max_hosts=int(given.get("max_hosts", 4)),
+        host_idle=float(given.get("host_idle", 30)),
     ):
         print("ready", flush=True)
         await stop.wait()

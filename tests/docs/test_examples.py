@@ -37,7 +37,7 @@ def test_the_examples_of_a_page_run(spawn: Spawner, tmp_path: Path, page: Path) 
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 @pytest.mark.parametrize("page", NARRATIVE, ids=name_of)
 def test_what_a_page_types_gives_what_it_shows(spawn: Spawner, tmp_path: Path, page: Path) -> None:
     Session(spawn, tmp_path).play(page)

@@ -34,7 +34,6 @@ async def fault_free(shelf: Shelf, program: str) -> Mortal:
     return store
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("fault", list(Fault))
@@ -104,7 +103,6 @@ async def test_an_engine_that_cannot_open_leaves_nothing_behind(tmp_path: Path) 
     await engine.close()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", [Fault.ERROR_BEFORE, Fault.ERROR_AFTER])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("successes", [0, 1, 2, 5])

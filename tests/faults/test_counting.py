@@ -49,7 +49,6 @@ asyncio.run(main())
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(60)
 def test_every_boundary_that_writes_is_one_sync_of_the_log(
     spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,7 +90,6 @@ def facts(path: Path) -> set[str]:
     return there
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("mode", ["host", "process"])
 def test_what_was_acknowledged_survives_a_power_cut_in_mode_host_and_only_there(
     mode: str, spawn: Spawner, tmp_path: Path

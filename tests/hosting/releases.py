@@ -22,7 +22,7 @@ from perdure.version.publication import Decision, Differing, decide
 from perdure.version.survey import Survey
 from tests.version.projects import source, survey, write
 
-PATIENCE_S = 15.0
+PATIENCE_S = 40.0
 FLOW = """
 import perdure
 

@@ -1,4 +1,4 @@
-"""The cache of releases keeps within its size, and takes nothing from under a process."""
+"""A cache keeps within its size, and takes nothing from under a process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import time
 from pathlib import Path
 
-from perdure.hosting.cache import hold, trim
+from perdure.runtime.hosts.cache import hold, trim
 from tests.process import Spawner
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from perdure.hosting.cache import hold
+from perdure.runtime.hosts.cache import hold
 hold(Path(sys.argv[1]), sys.argv[2])
 print("held", flush=True)
 time.sleep(60)
@@ -71,8 +71,23 @@ def test_to_hold_a_release_is_to_use_it(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_unpacking_go_after_an_hour(tmp_path: Path) -> None:
-    for name, age in ((".unpacking-old", 4000), (".unpacking-new", 10), (".altered-old", 4000)):
+    for name, age in ((".unpacking-old", 4000), (".unpacking-new", 10), (".removed-old", 4000)):
         (tmp_path / name / "shop").mkdir(parents=True)
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     trim(tmp_path)
     assert left(tmp_path) == [".unpacking-new"]
+
+
+def test_a_file_with_several_names_counts_for_each_with_its_share(tmp_path: Path) -> None:
+    """As files of environments do: they are links into the cache of the program that installs them."""
+    trees = [release(tmp_path, name, age) for age, name in enumerate("abc")]
+    each = size_of(trees[0])
+    for tree in trees[1:]:
+        (tree / "shop" / "flow.py").unlink()
+        (tree / "shop" / "flow.py").hardlink_to(trees[0] / "shop" / "flow.py")
+    trim(tmp_path, 3 * each - 2000)  # what is on the disk
+    assert left(tmp_path) == ["a", "b", "c"]
+    trim(tmp_path, 2 * each - 1000)  # without one of them the others' shares are larger
+    assert left(tmp_path) == ["b", "c"]
+    trim(tmp_path, 2 * each - 1001)
+    assert left(tmp_path) == ["c"]

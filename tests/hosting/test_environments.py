@@ -23,10 +23,8 @@ from perdure.runtime.hosts.job import TRY_LATER, Job
 from perdure.runtime.hosts.process import HostProcess, Spawner
 from perdure.runtime.hosts.uv import UvFailed, run_program
 from perdure.version.dependency import Lock
-from tests.hosting.releases import answer, flow, make_database, make_job, told
+from tests.hosting.releases import answer, flow, kept, make_database, make_job, told
 from tests.hosting.wheels import NEEDS, install, make_wheel, repack_needs, sha256
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
@@ -177,16 +175,21 @@ class Hosts:
         self.environments = Environments(Spawner(), builder)
         self._started: list[HostProcess] = []
 
+    async def end(self, host: HostProcess) -> None:
+        """End a host."""
+        self._started.remove(host)
+        host.kill()
+        await host.ended()
+        host.close()
+
     async def start(self, job: Job) -> HostProcess:
         host = await self.environments(job)
         self._started.append(host)
         return host
 
     async def close(self) -> None:
-        for host in self._started:
-            host.kill()
-            await host.ended()
-            host.close()
+        for host in list(self._started):
+            await self.end(host)
 
 
 @pytest.fixture
@@ -224,6 +227,37 @@ async def test_pinned_dependencies_that_differ_and_nothing_of_the_workers_path(
     pinned = msgspec.structs.replace(job, entries=[job.entries[0]._replace(pinned=True)])
     await told(await hosts.start(pinned))
     assert await answer(tmp_db, id="o-2") == "cart 1.0"
+
+
+@pytest.mark.timeout(90)
+async def test_environments_have_a_size_at_most_and_none_is_taken_from_under_a_host(
+    wheels: Path, tmp_path: Path, tmp_db: str
+) -> None:
+    """With room for none at all, those that hosts run from stay, and go when the next is built after their end."""
+    folder = tmp_path / "environments"
+    hosts = Hosts(Builder(folder, most_bytes=0))
+    for name in "abc":
+        make_wheel(wheels, f"cart{name}", "1.0", "")
+    job = make_job(tmp_path, flow("return 1"), await make_database(tmp_db))
+    try:
+        first, second = [
+            await hosts.start(msgspec.structs.replace(job, distributions={f"cart{name}": "1.0"})) for name in "ab"
+        ]
+        await told(first)
+        await told(second)
+        both = kept(folder)
+        assert len(both) == 2
+        await hosts.end(first)
+        third = await hosts.start(msgspec.structs.replace(job, distributions={"cartc": "1.0"}))
+        await told(third)
+        assert len(kept(folder)) == len({*kept(folder)} & {*both}) + 1 == 2
+        assert await answer(tmp_db) == 1
+        await hosts.end(third)
+        again = await hosts.start(msgspec.structs.replace(job, distributions={"carta": "1.0"}))
+        await told(again)  # made anew
+        assert kept(folder) == both
+    finally:
+        await hosts.close()
 
 
 async def test_what_cannot_be_loaded_here_is_tried_with_what_was_recorded(
@@ -292,4 +326,4 @@ async def test_building_ends_with_the_worker(
         await starting
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
-    assert not list((tmp_path / "environments").iterdir())
+    assert not kept(tmp_path / "environments")

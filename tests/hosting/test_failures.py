@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -100,7 +101,7 @@ async def test_an_altered_file(tmp_path: Path, tmp_db: str) -> None:
 async def test_a_full_disk(tmp_path: Path, tmp_db: str) -> None:
     """No file may grow beyond a size: to the host that is a disk without room."""
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\nexec prlimit --fsize=100000 python "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec prlimit --fsize=100000 {sys.executable} "$@"\n')
     python.chmod(0o700)
 
     async def interpreter(_job: Job) -> str:

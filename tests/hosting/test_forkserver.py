@@ -21,10 +21,7 @@ from tests.hosting.releases import answer, flow, make_database, make_job, told
 from tests.hosting.test_process import ended
 from tests.version.projects import write
 
-pytestmark = [
-    pytest.mark.timeout(60),
-    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere hosts always start from nothing"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere hosts always start from nothing")
 BODY = "import sys, os\nreturn os.getpid(), sorted(sys.modules), [c for c in {'a', 'b', 'c', 'd', 'e'}]"
 
 

@@ -19,7 +19,6 @@ from tests.process import Spawner
 
 PARENT = Path(__file__).with_name("parent.py")
 LIMIT_S = 5.0
-pytestmark = pytest.mark.timeout(60)
 
 
 def alive(pid: int) -> bool:

@@ -34,9 +34,11 @@ def hosted(key: SigningKey, *signed: str) -> HostedRelease:
     return HostedRelease(StoredRelease(1, release, None, 0), tuple(found), {}, {1: {"PATH": "/evil"}})
 
 
-def job_of(key: SigningKey, release: HostedRelease, version_id: int = 1, environments: object = object()) -> Job:
+def job_of(key: SigningKey, release: HostedRelease, *version_ids: int, environments: object = object()) -> Job:
+    """Return the job of a host for these versions; for all where none is named."""
     plan = Plan("sqlite:///x", {}, Path("/nowhere"), trusted=(key.key,), environments=environments)  # type: ignore[arg-type]
-    return plan.job(release, "1", version_id, "w")
+    carried = [one for one in release.definitions if not version_ids or one.id in version_ids]
+    return plan.job(release, "1", carried, "w")
 
 
 def test_only_signed_versions_are_entries_and_their_environment_is_nobodys(key: SigningKey) -> None:
@@ -61,7 +63,7 @@ def test_pins_of_a_version_that_nobody_signed_are_not_installed(key: SigningKey)
     one, two = release.definitions
     evil = two.definition.dependencies._replace(distributions={"evil": "1"}, lock=None)
     altered = two._replace(definition=two.definition._replace(deps="pin", dependencies=evil))
-    job = job_of(key, release._replace(definitions=(one, altered)), version_id=2)
+    job = job_of(key, release._replace(definitions=(one, altered)), 2)
     assert list(job.refused) == [2]
     assert job.distributions == {"a": "1"}
 

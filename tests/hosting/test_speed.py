@@ -42,7 +42,6 @@ def shown(how: str, found: list[tuple[float, float, float]]) -> str:
 
 
 @pytest.mark.bench
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("what", HEADS)
 async def test_how_long_a_host_takes(
     tmp_path: Path, tmp_db: str, capsys: pytest.CaptureFixture[str], what: str

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from perdure import Engine, Run
 from perdure.runtime.hosts.forkserver import WarmSpawner
@@ -20,8 +19,6 @@ from perdure.runtime.hosts.supervisor import HostChange, Supervisor
 from tests.hosting.releases import flow, make_database, make_job
 from tests.hosting.test_orphans import alive
 from tests.hosting.test_process import until, waiting
-
-pytestmark = pytest.mark.timeout(90)
 
 
 @asynccontextmanager

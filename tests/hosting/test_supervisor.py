@@ -12,7 +12,7 @@ import pytest
 
 from perdure.errors import StoreUnavailable
 from perdure.runtime.hosts.cause import Cause
-from perdure.runtime.hosts.job import TRY_LATER, Job, Told
+from perdure.runtime.hosts.job import TRY_LATER, Entry, Job, Told
 from perdure.runtime.hosts.supervisor import HostChange, Supervisor
 
 TURN_S = 0.03
@@ -77,7 +77,7 @@ class Site:
     async def job(self, release: str) -> Job:
         if self.job_fails is not None:
             raise self.job_fails
-        return Job(release, "t", {}, [], [], "", "", {})
+        return Job(release, "t", {}, [], [Entry("order", "shop:order", 7, "1.3.0")], "", "", {})
 
     async def spawn(self, job: Job) -> FakeHost:
         host = FakeHost(self, job.release)

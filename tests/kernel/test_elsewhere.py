@@ -68,7 +68,7 @@ def fits(wrong: dict[str, str], recorded_on: str, replayed_on: str) -> bool:
     return len(parked) == len(wrong) == 2
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_other_python_versions_replay_every_program_or_park_it(
     recorded: Path, others: dict[str, str], tmp_path: Path
 ) -> None:

@@ -77,7 +77,6 @@ async def put(engine: perdure.Engine, workflow: perdure.Workflow[..., Any], log:
     assert isinstance(await engine.connection.write(Create(row, tuple(log), fresh=False)), Committed)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program[0].name)
 async def test_a_fresh_engine_goes_on_from_any_crash_point(
     url_of: Callable[[str], str], program: tuple[perdure.Workflow[..., Any], int]

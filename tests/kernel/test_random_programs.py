@@ -13,7 +13,6 @@ APART = 31
 """Crash points tried per commit: each such, beginning elsewhere for every seed. A nightly campaign tries all."""
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", range(PROGRAMS))
 def test_random_program_replays_from_its_crash_points(program: int) -> None:
     tree = grow(program)

@@ -164,7 +164,6 @@ def very_long(steps: int) -> int:
     return total
 
 
-@pytest.mark.timeout(60)
 def test_a_long_sync_history_replays() -> None:
     world = record(very_long, args=(2000,))
     again = check_whole_replay(world)

@@ -33,7 +33,7 @@ from tests.kernel.outside import Outside, enter
 
 EPOCH_US = 1_800_000_000_000_000
 CODEC = open_chain(("json",))
-PATIENCE_S = 10.0
+PATIENCE_S = 40.0
 LEAVING = {
     EventType.RUN_COMPLETED, EventType.RUN_FAILED, EventType.RUN_CANCELLED, EventType.RUN_PARKED, EventType.RUN_WAITING,
     EventType.RUN_RELEASED,

@@ -93,7 +93,6 @@ KINDS = {"sqlite": "sqlite", "postgres": "postgres", "mariadb": "mysql"}
 RUNS = 120
 
 
-@pytest.mark.timeout(90)
 def test_workers_of_this_release_go_on_while_two_newer_processes_migrate(
     kind: str, url: str, spawn: Spawner, tmp_path: Path
 ) -> None:

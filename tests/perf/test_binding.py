@@ -48,7 +48,7 @@ async def taken(engine: Engine, flow: perdure.Workflow[[int], Coroutine[Any, Any
 
 @pytest.mark.bench
 @pytest.mark.usefixtures("collector")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_bound_run_costs_what_an_unbound_one_does(tmp_path: Path) -> None:
     gc.collect()
     gc.freeze()

@@ -21,7 +21,6 @@ async def nothing() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(120)
 async def test_an_idle_fleet_of_twenty_asks_less_than_twenty_times_a_second(servers: Servers) -> None:
     server = servers.postgres()
     name = server.new_database()

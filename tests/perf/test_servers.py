@@ -13,7 +13,7 @@ from perdure.errors import UsageError
 from tests.perf.test_bench import HELD, SMALL
 from tests.servers.fixtures import Database, Servers
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.serial
 FIGURES = ["steps", "sequence", "latency", "starts"]
 LEFT = {
     "mariadb": "show databases like 'perdure\\_bench%%'",

@@ -18,7 +18,6 @@ from tests.servers.proxy import Proxy, Where
 from tests.servers.server import HOST
 from tests.servers.wire import MysqlWire, PostgresWire
 
-pytestmark = pytest.mark.timeout(60)
 BROKEN = (psycopg.OperationalError, pymysql.err.OperationalError, pymysql.err.InternalError, ConnectionError)
 CUTS: list[tuple[Where, int]] = [("before", 0), ("after", 1), ("mid-reply", 1)]
 

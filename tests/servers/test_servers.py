@@ -25,7 +25,6 @@ from tests.servers.postgres import USER, Postgres
 from tests.servers.programs import MissingProgramError, find
 from tests.servers.server import HOST, tree
 
-pytestmark = pytest.mark.timeout(60)
 DOWN = (psycopg.OperationalError, pymysql.err.OperationalError)
 
 

@@ -34,7 +34,6 @@ def plant(mutant: Mutant, folder: Path) -> None:
     file.write_text(text.replace(mutant.old, mutant.new), "utf-8")
 
 
-@pytest.mark.timeout(100)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
 def test_the_fault_is_found(mutant: Mutant, spawn: Spawner, tmp_path: Path) -> None:
     plant(mutant, tmp_path)
@@ -42,7 +41,6 @@ def test_the_fault_is_found(mutant: Mutant, spawn: Spawner, tmp_path: Path) -> N
     assert finished.code == 1, f"nobody noticed: {mutant.name}\n{finished.out}\n{finished.err}"
 
 
-@pytest.mark.timeout(100)
 def test_without_a_fault_the_same_tests_pass_on_a_copy(spawn: Spawner, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "perdure", ignore=shutil.ignore_patterns("__pycache__"))
     check = f"import perdure; assert perdure.__file__.startswith({str(tmp_path)!r}), perdure.__file__"

@@ -142,7 +142,7 @@ def cut_off(spawn: Spawner, source: str, target: str) -> None:
     opened(target).close()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize(
     "path", [("sqlite", "postgres", "mariadb", "sqlite"), ("sqlite", "mariadb", "postgres", "sqlite")]
 )

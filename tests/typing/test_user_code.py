@@ -14,7 +14,7 @@ import perdure
 CODE = Path(__file__).with_name("user_code.py")
 SOURCE = Path(perdure.__file__).parents[1]
 REPOSITORY = Path(__file__).parents[2]
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.serial, pytest.mark.timeout(360)]
 
 
 def checked(tool: str, *options: str) -> None:

@@ -20,7 +20,7 @@ from tests.process import Child, Spawner
 from tests.version.projects import survey, write
 
 SRC = str(Path(perdure.__file__).parents[1])
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 OLD = """
 a = await charge(item)
 await perdure.sleep(pause)

@@ -115,7 +115,6 @@ def test_the_command_checks_by_id_and_by_workflow(shop: Application, capsys: pyt
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(60)
 async def test_a_thousand_histories_take_less_than_five_seconds_of_processor_time(
     tmp_path: Path, tmp_db: str, spawn: Spawner
 ) -> None:

@@ -28,7 +28,6 @@ def test_a_release_is_kept() -> None:
     assert KEPT
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.name.removesuffix(".db.gz"))
 async def test_case_ver_11(kept: Path, tmp_path: Path, spawn: Spawner) -> None:
     """After an upgrade of the library the same code replays differently.

@@ -152,14 +152,13 @@ class Checker:
         definition = await connection.read(catalog.definition, target.version_id)
         hosted = None if definition is None else await connection.read(catalog.hosted, definition.release_id)
         plan = self._plan()
-        if hosted is None or plan is None:
+        if definition is None or hosted is None or plan is None:
             message = f"{target.workflow}@{target.label} cannot be loaded: no other process can read this database"
             raise UsageError(message)
-        job = plan.job(hosted, "", target.version_id, "")
+        job = plan.job(hosted, "", [definition], "")
         if target.version_id in job.refused:
             raise job.refused[target.version_id].error()
-        entries = [entry for entry in job.entries if entry.version_id == target.version_id]
-        job = replace(job, entries=entries, settings={})
+        job = replace(job, settings={})
         return Pool(job, codec=self._codec.codec.name, options=self._options, processes=processes)
 
     # -- code that is here ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import msgspec
 
 from perdure.api.reading import RunInfo, moment, to_info
 from perdure.api.version_info import VersionUse
-from perdure.api.version_use import uses
+from perdure.api.version_use import Carriers, uses
 from perdure.model.code import UNBOUND
 from perdure.model.filter import Fact, QueueStats, RunFilter, StoreStats
 from perdure.model.status import Status
@@ -62,7 +63,7 @@ def to_host(row: WorkerRow) -> HostInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """A worker as the database knows it.
+    """A worker, or a version host of one, as the database knows it.
 
     Attributes:
         id: its incarnation, new with each start.
@@ -75,6 +76,7 @@ class WorkerInfo:
         queues: queues it serves.
         workflows: workflows it has the code of.
         versions: numbers of the versions it carries.
+        parent: of a version host, the id of the worker that started it; None for a worker that was deployed.
     """
 
     id: str
@@ -87,6 +89,7 @@ class WorkerInfo:
     queues: tuple[str, ...]
     workflows: tuple[str, ...]
     versions: tuple[int, ...] = ()
+    parent: str | None = None
 
     def serves(self, queue: str, workflow: str) -> bool:
         """Whether it is alive and takes such runs."""
@@ -121,7 +124,7 @@ class Health:
     Attributes:
         facts: settings really given, and what is wrong with them.
         runs: state to number of runs.
-        workers: known workers.
+        workers: known workers and version hosts.
         unserved: due work nobody takes.
         parked: the newest runs that wait for a person.
         versions: versions, with what they are used for.
@@ -151,10 +154,17 @@ async def health(connection: Connection) -> Health:
     )  # fmt: skip
 
 
-def _carriers(workers: tuple[WorkerInfo, ...]) -> dict[int, tuple[str, ...]]:
-    live = [worker for worker in workers if worker.state == "live"]
-    ids = {version for worker in live for version in worker.versions}
-    return {version: tuple(sorted(worker.name for worker in live if version in worker.versions)) for version in ids}
+def _carriers(workers: tuple[WorkerInfo, ...]) -> dict[int, Carriers]:
+    live = sorted((worker for worker in workers if worker.state == "live"), key=lambda worker: worker.name)
+    found: defaultdict[int, Carriers] = defaultdict(Carriers)
+    for worker in live:
+        for version in worker.versions:
+            known = found[version]
+            if worker.parent is None:
+                found[version] = known._replace(workers=(*known.workers, worker.name))
+            else:
+                found[version] = known._replace(hosts=(*known.hosts, worker.name))
+    return found
 
 
 def _labels(store: Store, workflows: set[str]) -> dict[int, str]:
@@ -196,6 +206,7 @@ def _worker(row: WorkerRow, now: int) -> WorkerInfo:
         id=row.id, name=row.name, host=row.host, pid=row.pid, state=state, started_at=moment(row.started_at),
         heartbeat_at=moment(row.heartbeat_at), queues=tuple(msgspec.json.decode(row.queues)),
         workflows=tuple(msgspec.json.decode(row.workflows)), versions=tuple(msgspec.json.decode(row.versions)),
+        parent=row.parent,
     )  # fmt: skip
 
 

@@ -352,8 +352,9 @@ class VersionUse:
         status: whether it takes new runs.
         runs: state to number of runs that are bound to it.
         oldest_at: when the oldest of its runs that have not ended was created; None if there is none.
-        workers: names of the live workers that carry it.
+        workers: names of the live workers that were deployed with it.
         kept_by: what needs it: runs, routes, being the newest; empty if nothing does.
+        hosts: names of the live version hosts that carry it.
     """
 
     workflow: str
@@ -364,3 +365,4 @@ class VersionUse:
     oldest_at: datetime | None = None
     workers: tuple[str, ...] = ()
     kept_by: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.api.reading import moment
 from perdure.api.version_info import VersionUse
@@ -38,6 +38,18 @@ class OtherRuns:
         return f"{runs} of {self.workflow!r} bound to other versions than the {self.own} of this worker: {versions}"
 
 
+class Carriers(NamedTuple):
+    """Names of the live processes that carry a version.
+
+    Attributes:
+        workers: those that were deployed with it.
+        hosts: version hosts.
+    """
+
+    workers: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
 def other_runs(store: Store, own: Mapping[str, int]) -> tuple[OtherRuns, ...]:
     """Return the open runs that are not of these versions.
 
@@ -62,12 +74,12 @@ def other_runs(store: Store, own: Mapping[str, int]) -> tuple[OtherRuns, ...]:
     return tuple(found)
 
 
-def uses(store: Store, carriers: Mapping[int, tuple[str, ...]]) -> tuple[VersionUse, ...]:
+def uses(store: Store, carriers: Mapping[int, Carriers]) -> tuple[VersionUse, ...]:
     """Return all versions that are not purged, with what they are used for. Counts the runs.
 
     Args:
         store: the database.
-        carriers: version to the names of the live workers that carry it.
+        carriers: version to who carries it.
     """
     usage: defaultdict[int, list[VersionUsage]] = defaultdict(list)
     for one in store.catalog.usage():
@@ -76,9 +88,7 @@ def uses(store: Store, carriers: Mapping[int, tuple[str, ...]]) -> tuple[Version
     return tuple(use for shelf in shelves for use in _uses(shelf, usage, carriers))
 
 
-def _uses(
-    shelf: Shelf, usage: Mapping[int, list[VersionUsage]], carriers: Mapping[int, tuple[str, ...]]
-) -> list[VersionUse]:
+def _uses(shelf: Shelf, usage: Mapping[int, list[VersionUsage]], carriers: Mapping[int, Carriers]) -> list[VersionUse]:
     known = shelf.known
     found = []
     for version_id in dict.fromkeys(label.version_id for label in known.labels):
@@ -93,7 +103,7 @@ def _uses(
                 workflow=known.workflow, label=label.text, sha256=version.sha256, status=version.status,
                 runs={one.status: one.runs for one in used},
                 oldest_at=moment(min(one.oldest_at for one in living)) if living else None,
-                workers=carriers.get(version_id, ()), kept_by=_kept_by(shelf, version_id, used),
+                kept_by=_kept_by(shelf, version_id, used), **carriers.get(version_id, Carriers())._asdict(),
             )
         )  # fmt: skip
     return found

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from perdure.api.decorators import Workflow
 from perdure.errors import EnvironmentMismatch, NotInSnapshot, SnapshotCorrupt, VersionLoadFailed
 from perdure.hosting.blobs import open_blobs
-from perdure.hosting.cache import hold, trim
 from perdure.loading.guard import Guard, within
 from perdure.loading.paths import settle
 from perdure.loading.provided import Provided
+from perdure.runtime.hosts.cache import hold, trim
 from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.job import Entry, Job
 from perdure.version.comparison import Comparison, compare
@@ -86,7 +86,7 @@ def _mismatches(job: Job, comparison: Comparison) -> dict[int, Cause]:
 
 def _unpacked(job: Job) -> Path:
     cache = Path(job.cache)
-    hold(cache, job.tree)
+    hold(cache, job.tree)  # until this process ends
     tree = unpack(job.tree, job.manifest, open_blobs(job).fetch, cache, job.version)
     trim(cache)
     return tree

@@ -109,7 +109,6 @@ async def inject(shelf: ServerShelf, program: str, fault: Fault, numbers: Iterat
     return injected
 
 
-@pytest.mark.timeout(120)
 @SERVERS
 @pytest.mark.parametrize(
     "fault", [one if one in QUICK else pytest.param(one, marks=pytest.mark.nightly) for one in Fault]

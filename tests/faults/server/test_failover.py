@@ -20,8 +20,6 @@ from tests.servers.mariadb import PRIMARY
 from tests.servers.postgres import Postgres
 from tests.servers.server import HOST
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def both(primary: Postgres, standby: Postgres, name: str) -> str:
     """Give the URL that names two servers, of which the one counts that takes writes."""

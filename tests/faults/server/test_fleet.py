@@ -15,7 +15,7 @@ from tests.faults.server.scene import Scene
 from tests.process import Child, Spawner
 from tests.servers.fixtures import Database, Servers
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.serial
 # What a worker does when another one dies is the same on all servers.
 SERVERS = pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
 LEASE_S = 2.0

@@ -35,7 +35,6 @@ def campaign(
 
 
 @SERVERS
-@pytest.mark.timeout(90)
 def test_a_killed_server_costs_time_and_nothing_else(
     servers: Servers, spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

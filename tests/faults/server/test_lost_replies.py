@@ -33,7 +33,6 @@ def campaign(servers: Servers, spawn: Spawner, folder: Path, kind: str, cuts: in
 
 
 @pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
-@pytest.mark.timeout(60)
 def test_lost_answers_cost_time_and_nothing_else(
     servers: Servers, spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

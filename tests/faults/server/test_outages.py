@@ -39,7 +39,6 @@ def database(servers: Servers, request: pytest.FixtureRequest) -> Database:
 
 @ON_POSTGRES
 @pytest.mark.serial
-@pytest.mark.timeout(90)
 def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
     database: Database, servers: Servers, spawn: Spawner, tmp_path: Path, kind: str
 ) -> None:
@@ -67,7 +66,6 @@ def test_an_outage_longer_than_the_lease_makes_nobody_do_anything_again(
 
 
 @ON_MARIADB
-@pytest.mark.timeout(60)
 def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> None:
     """Frozen in the middle of its work, as by a stalled disk: connections stay, and nothing answers."""
     quick = "" if kind == "mariadb" else "?connect_timeout=2"
@@ -103,7 +101,6 @@ def test_every_call_on_a_frozen_server_ends(database: Database, kind: str) -> No
 
 @ON_NONE
 @pytest.mark.serial
-@pytest.mark.timeout(60)
 def test_a_frozen_server_costs_time_and_nothing_else(
     database: Database, spawn: Spawner, tmp_path: Path, kind: str
 ) -> None:
@@ -157,7 +154,6 @@ async def naps(until: int) -> int:
 
 
 @ON_POSTGRES
-@pytest.mark.timeout(60)
 async def test_user_code_that_takes_all_connections_does_not_cost_the_lease(
     full: tuple[Database, Callable[[], int]], kind: str
 ) -> None:
@@ -175,7 +171,6 @@ async def test_user_code_that_takes_all_connections_does_not_cost_the_lease(
 
 
 @ON_POSTGRES
-@pytest.mark.timeout(60)
 async def test_connections_that_are_lost_while_none_are_left_come_back_as_soon_as_there_are(
     full: tuple[Database, Callable[[], int]], kind: str
 ) -> None:

@@ -87,7 +87,7 @@ async def storm(url: str, luck: Random, runs: int, seconds: float, fleet: Callab
 @pytest.mark.parametrize(
     "runs,seconds,kills",
     [
-        pytest.param(160, 3.0, 5, marks=pytest.mark.timeout(90)),
+        pytest.param(160, 3.0, 5),
         pytest.param(400, 60.0, 60, marks=[pytest.mark.nightly, pytest.mark.timeout(400)]),
     ],
 )

@@ -216,7 +216,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 def test_a_storm_loses_nothing_and_doubles_nothing(
     spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_storm_loses_nothing_and_doubles_nothing(
 
 
 @pytest.mark.serial
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
 def test_a_storm_on_a_server_loses_nothing_and_doubles_nothing(
     spawn: Spawner,

@@ -28,7 +28,6 @@ def campaign(place: dict[str, Any], **size: Any) -> Campaign:
     return storm
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_ledger_balances(new_place: NewPlace, dialect: str) -> None:
     storm = campaign(new_place(dialect)._asdict(), orders=25, repeats=6, by_hand=2, kills=5)

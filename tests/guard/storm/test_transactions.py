@@ -65,7 +65,6 @@ async def check(spawn: Spawner, url: str, place: dict[str, Any], runs: int, dies
     return kills
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_what_was_sold_is_what_is_recorded(
     spawn: Spawner, new_place: NewPlace, tmp_db: str, dialect: str

@@ -24,7 +24,6 @@ from tests.servers.fixtures import Database, Servers
 from tests.servers.proxy import Where
 from tests.store.sqlite.test_commit import LostCommit
 
-pytestmark = pytest.mark.timeout(120)
 REGISTER = """
 import os, sys, time
 from perdure.errors import UnbumpedChange

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from perdure.model.claim import ClaimRequest
 from perdure.model.write import COMMITTED, Write
 from perdure.store.base import Store
 from perdure.testing.author import Author, claims_for, worker
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def reads(store: Store) -> int:

@@ -11,7 +11,6 @@ from perdure.testing.author import Author
 from tests.servers.fixtures import Servers
 from tests.servers.server import Server, run_lowered
 
-pytestmark = pytest.mark.timeout(60)
 PAYLOAD = b"x" * 2000  # small enough to stand in its row
 STEPS = 200
 

@@ -19,8 +19,6 @@ from perdure.store.server.dialect import Fault
 from perdure.testing.author import Author, claims_for, worker
 from tests.servers.fixtures import Database, Servers
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def author_of(store: Store, run_id: str) -> Author:
     author = Author(run_id, store.now())

@@ -10,7 +10,6 @@ from tests.servers.fixtures import Servers
 from tests.servers.mariadb import PRIMARY
 from tests.servers.succession import assert_nothing_acknowledged_is_lost
 
-pytestmark = pytest.mark.timeout(90)
 QUORUM = StoreOptions(durability="quorum", busy_timeout_s=3.0)
 
 

@@ -22,8 +22,6 @@ from tests.servers.fixtures import Database, Servers
 from tests.servers.mariadb import Mariadb
 from tests.servers.programs import find
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def try_open(url: str, **options: object) -> None:
     store = open_store(url, StoreOptions(**options))  # type: ignore[arg-type]

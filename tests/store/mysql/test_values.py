@@ -17,7 +17,6 @@ from perdure.store.mysql.statement import Statement
 from perdure.testing.author import Author
 from tests.servers.fixtures import Servers
 
-pytestmark = pytest.mark.timeout(60)
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.one_of(st.none(), TEXTS, st.binary(), st.integers(-(2**63), 2**63 - 1))
 HOSTILE = [

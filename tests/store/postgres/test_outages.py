@@ -23,8 +23,6 @@ from perdure.testing.author import Author, claims_for, worker
 from tests.servers.fixtures import Database, Servers
 from tests.servers.proxy import Proxy, Where
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def proxy(servers: Servers, postgres_db: Database) -> Proxy:

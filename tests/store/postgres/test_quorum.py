@@ -14,7 +14,6 @@ from tests.servers.fixtures import Servers
 from tests.servers.postgres import Postgres
 from tests.servers.succession import assert_nothing_acknowledged_is_lost
 
-pytestmark = pytest.mark.timeout(90)
 QUORUM = StoreOptions(durability="quorum", busy_timeout_s=1.5)
 
 

@@ -14,7 +14,6 @@ from perdure.testing.author import Author, claims_for, worker
 from tests.servers.fixtures import KINDS, Database, Servers
 from tests.servers.proxy import Proxy, Where
 
-pytestmark = pytest.mark.timeout(60)
 LOG = r"\bevent\b"
 """What is found in each transaction that writes to a log."""
 AFTER: list[Where] = ["after", "mid-reply"]

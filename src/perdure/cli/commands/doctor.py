@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure import __version__
-from perdure.api.health import Health, Unserved, health
+from perdure.api.health import Health, Unserved, WorkerInfo, health
 from perdure.api.version_reading import short
 from perdure.cli import options
 from perdure.cli.output import ago, counts, escape, print_json, print_line, print_table
@@ -81,9 +81,9 @@ def _print(url: str, versions: dict[str, str], found: Health, problems: list[str
     if found.workers:
         click.echo()
         print_table(
-            ("WORKER", "STATE", "HOST", "PID", "HEARD OF", "QUEUES", "WORKFLOWS"),
-            [(one.name, one.state, one.host, one.pid, one.heartbeat_at, ",".join(one.queues), ",".join(one.workflows))
-             for one in found.workers],
+            ("WORKER", "HOST OF", "STATE", "MACHINE", "PID", "HEARD OF", "QUEUES", "WORKFLOWS"),
+            [(one.name, _parent(one, found), one.state, one.host, one.pid, one.heartbeat_at, ",".join(one.queues),
+              ",".join(one.workflows)) for one in found.workers],
         )  # fmt: skip
     _print_versions(found)
     if found.parked:
@@ -99,14 +99,21 @@ def _print(url: str, versions: dict[str, str], found: Health, problems: list[str
         click.echo(click.style("nothing is wrong", fg="green"))
 
 
+def _parent(worker: WorkerInfo, found: Health) -> str:
+    """Return the name of the worker that started a version host; its id where it is not known any more."""
+    names = {one.id: one.name for one in found.workers}
+    return "" if worker.parent is None else names.get(worker.parent, worker.parent)
+
+
 def _print_versions(found: Health) -> None:
-    shown = [one for one in found.versions if one.kept_by or one.workers]
+    shown = [one for one in found.versions if one.kept_by or one.workers or one.hosts]
     if shown:
         click.echo()
         print_table(
             ("VERSION", "HASH", "STATUS", "RUNS", "OLDEST OPEN", "CARRIED BY", "KEPT BY"),
             [(f"{one.workflow}@{one.label}", short(one.sha256), one.status, counts(one.runs), one.oldest_at,
-              ",".join(one.workers), "; ".join(one.kept_by)) for one in shown],
+              ",".join((*one.workers, *(f"{host} (host)" for host in one.hosts))), "; ".join(one.kept_by))
+             for one in shown],
         )  # fmt: skip
     if len(found.versions) > len(shown):
         rest = len(found.versions) - len(shown)

@@ -5,6 +5,8 @@ INV-2  What is in it: the versions that were recorded, and of the engine's own n
        this worker's versions. Nothing of the worker's environment can be seen from it but the engine.
 INV-3  Where a lock file has hashes of a recorded version, no other file is installed.
 
+INV-4  All together have a size at most; what was not used for longest goes, and nothing that a host runs from.
+
 Several processes may build the same one at once; the first to be ready gives it the name, the others use that.
 """
 
@@ -16,12 +18,12 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from perdure.runtime.hosts.cache import MOST_BYTES, hold, trim
 from perdure.runtime.hosts.uv import UvFailed, run_online, run_program, run_uv
 from perdure.store.base import backend_of
 from perdure.version.config import canonical_json
@@ -42,7 +44,6 @@ DRIVERS: Final = {"postgres": ("psycopg", "binary", "psycopg-binary"), "mysql": 
 _OWN: Final = str(Path(sys.executable).resolve())
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _BUILDING: Final = ".building-"
-_STALE_S: Final = 3600.0
 
 
 class Recipe(NamedTuple):
@@ -106,10 +107,12 @@ class Builder:
 
     Args:
         folder: where environments are kept; made private to this user.
+        most_bytes: how large they may be all together.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self._folder = folder
+        self._most_bytes = most_bytes
         self._pythons: dict[str, str] = {}
 
     async def interpreter(self, minor: str) -> str:
@@ -127,6 +130,18 @@ class Builder:
                 self._pythons[minor] = (await run_uv(self._folder, *args)).strip()
         return self._pythons.get(minor, "")
 
+    def hold(self, wanted: Recipe) -> int:
+        """Keep an environment from being removed; before `build`, by whoever is going to use it.
+
+        Returns:
+            A file descriptor, see `perdure.runtime.hosts.cache.hold`.
+
+        Raises:
+            OSError: the folder belongs to somebody else.
+        """
+        make_private(self._folder)
+        return hold(self._folder, wanted.key)
+
     async def build(self, wanted: Recipe) -> Path:
         """Return the folder of an environment, made now unless it is there.
 
@@ -138,13 +153,13 @@ class Builder:
         final = self._folder / wanted.key
         if is_usable(final):
             return final
-        await asyncio.to_thread(self._tidy)
         scratch = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=self._folder))  # mode 0700
         try:
             await _make(scratch, wanted)
             await asyncio.to_thread(self._settle, scratch / "env", final)
         finally:
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+            await asyncio.to_thread(trim, self._folder, self._most_bytes)
         return final
 
     def _settle(self, made: Path, final: Path) -> None:
@@ -162,13 +177,6 @@ class Builder:
             with suppress(FileNotFoundError):
                 final.rename(made.with_name("unusable"))
         raise OSError(f"{final} cannot be replaced")
-
-    def _tidy(self) -> None:
-        """Remove what processes left that were killed while they built."""
-        for left in self._folder.glob(f"{_BUILDING}*"):
-            with suppress(OSError):
-                if time.time() - left.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(left, ignore_errors=True)
 
 
 def python_of(environment: Path) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from perdure.runtime.hosts.building import Recipe
     from perdure.runtime.hosts.job import Job, Told
     from perdure.runtime.hosts.process import HostProcess
     from perdure.version.comparison import Comparison
@@ -37,10 +39,12 @@ class Chosen(NamedTuple):
 
     Attributes:
         environment: folder of its environment; None for the worker's own.
+        held: a file descriptor that keeps the environment from being removed.
         unbuilt: why it has none though it should.
     """
 
     environment: Path | None = None
+    held: int = -1
     unbuilt: str = ""
 
 
@@ -83,7 +87,10 @@ class Environments:
             task.cancel()
         given = msgspec.structs.replace(job, lock=None, unbuilt=chosen.unbuilt)
         if chosen.environment is not None:
-            return await _spawner(chosen.environment)(given)
+            try:
+                return await _spawner(chosen.environment, chosen.held)(given)
+            finally:
+                os.close(chosen.held)  # from now on the host has it
         host = await self._shared(given)
         if chosen.unbuilt:
             return host
@@ -106,18 +113,25 @@ class Environments:
             python = await self._builder.interpreter(job.python)
             if not python and not needed:
                 return SHARED  # it is told as a notice
-            environment = await self._builder.build(recipe(job, python or await self._builder.interpreter("")))
+            return await self._built(recipe(job, python or await self._builder.interpreter("")))
         except (UvFailed, OSError) as error:
             logger.warning("no environment can be made for %s now: %s", job.version, error)
-            return Chosen(None, str(error))
-        return Chosen(environment)
+            return Chosen(unbuilt=str(error))
+
+    async def _built(self, wanted: Recipe) -> Chosen:
+        held = self._builder.hold(wanted)
+        try:
+            return Chosen(await self._builder.build(wanted), held)
+        except BaseException:
+            os.close(held)
+            raise
 
 
-def _spawner(environment: Path) -> Spawner:
+def _spawner(environment: Path, held: int) -> Spawner:
     async def interpreter(_job: Job) -> str:
         return str(python_of(environment))
 
-    return Spawner(interpreter, host_environment(environment))
+    return Spawner(interpreter, host_environment(environment), (held,))
 
 
 class _Trial:

@@ -11,7 +11,7 @@ from perdure.runtime.hosts.job import Entry, Job
 from perdure.version.signature import Content, fault, not_signed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from perdure.store.catalog.base import HostedRelease, StoredDefinition
@@ -54,39 +54,33 @@ class Plan(NamedTuple):
         """Whether a version is one of this application's: the same packages, or a workflow of a name it has."""
         return definition.definition.workflow in workflows or not self.roots.isdisjoint(roots)
 
-    def job(self, hosted: HostedRelease, name: str, version_id: int, worker_id: str) -> Job:
+    def job(self, hosted: HostedRelease, name: str, carried: Sequence[StoredDefinition], worker_id: str) -> Job:
         """Return what a host of a release is told.
 
         Args:
             hosted: the release.
             name: what messages call it.
-            version_id: a version that it has to carry, where two of the release are of one workflow.
+            carried: the versions of the release that it is to carry, of as many workflows.
             worker_id: the worker that starts it.
         """
         release = hosted.stored.release
-        chosen: dict[str, StoredDefinition] = {}
-        for one in hosted.definitions:
-            workflow = one.definition.workflow
-            if workflow not in chosen or chosen[workflow].id != version_id:
-                chosen[workflow] = one
-        refused = {one.id: cause for one in hosted.definitions if (cause := self._refusal(one, release)) is not None}
-        taken = [one for one in hosted.definitions if one.id not in refused]
-        dependencies = _dependencies(release, taken, version_id)
+        refused = {one.id: cause for one in carried if (cause := self._refusal(one, release)) is not None}
+        taken = [one for one in carried if one.id not in refused]
+        dependencies = _dependencies(release, taken)
         bootstrap = next((one.definition.bootstrap for one in taken if one.definition.bootstrap), "")
         return Job(
             release=name, tree=release.tree_sha256, manifest=dict(release.manifest), roots=list(release.roots),
-            entries=[_entry(one) for one in chosen.values() if one.id not in refused],
-            refused={one.id: refused[one.id] for one in chosen.values() if one.id in refused}, cache=str(self.cache),
+            entries=[_entry(one) for one in taken], refused=refused, cache=str(self.cache),
             url=self.url, settings=self.settings, parent=worker_id, elsewhere=dict(hosted.elsewhere),
             deployed=list(self.deployed), bootstrap=bootstrap, python=dependencies.python,
             distributions=dict(dependencies.distributions), host_idle_s=self.host_idle_s,
             lock=None if self.environments is None else dependencies.lock,
-            environment=self._environment(hosted, chosen.values()),
+            environment=self._environment(hosted, carried),
         )  # fmt: skip
 
-    def _environment(self, hosted: HostedRelease, chosen: Iterable[StoredDefinition]) -> dict[str, str]:
+    def _environment(self, hosted: HostedRelease, carried: Iterable[StoredDefinition]) -> dict[str, str]:
         """Return the variables that were set for versions: nobody signed those, and a variable can lead to code."""
-        found = {name: value for one in chosen for name, value in hosted.environments.get(one.id, {}).items()}
+        found = {name: value for one in carried for name, value in hosted.environments.get(one.id, {}).items()}
         if found and self.trusted is not None:
             logger.warning("%s: not set, as only what is signed counts here", ", ".join(sorted(found)))
             return {}
@@ -110,10 +104,10 @@ class Plan(NamedTuple):
         return Cause(SignatureInvalid.code, version, str(not_signed(version, why)))
 
 
-def _dependencies(release: Release, taken: Iterable[StoredDefinition], version_id: int) -> Dependencies:
-    """Return what a host of a release stands on: of two versions that differ in pinned dependencies, its own."""
+def _dependencies(release: Release, taken: Sequence[StoredDefinition]) -> Dependencies:
+    """Return what a host of a release stands on: where it is of one version that pins its dependencies, on those."""
     common = release.dependencies
-    own = next((one.definition for one in taken if one.id == version_id), None)
+    own = taken[0].definition if len(taken) == 1 else None
     if own is None or own.deps != "pin":
         return common
     return own.dependencies._replace(distributions={**common.distributions, **own.dependencies.distributions})

@@ -204,13 +204,16 @@ class Spawner:
     Args:
         interpreter: gives the Python that runs a job. Where environments are built for old versions, it is theirs.
         environ: environment of the hosts; this process's own by default.
+        given: file descriptors that hosts have too.
     """
 
     def __init__(
-        self, interpreter: Callable[[Job], Awaitable[str]] | None = None, environ: Mapping[str, str] | None = None
-    ) -> None:
+        self, interpreter: Callable[[Job], Awaitable[str]] | None = None, environ: Mapping[str, str] | None = None,
+        given: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
         self._interpreter = interpreter
         self._environ = environ
+        self._given = given
 
     async def __call__(self, job: Job) -> Spawned:
         """Start a host and give it its job.
@@ -224,7 +227,7 @@ class Spawner:
         try:
             process = await asyncio.create_subprocess_exec(
                 python, "-P", "-m", "perdure.hosting", stdin=ends[0], stdout=ends[1], stderr=ends[2],
-                env=environment(self._environ), start_new_session=True,
+                env=environment(self._environ), start_new_session=True, pass_fds=self._given,
             )  # fmt: skip
         except BaseException:
             pipes.close()

@@ -37,6 +37,8 @@ _LONGEST_WAIT_S: Final = 300.0
 _LOAD_WAIT_S: Final = 5.0
 _LATER_S: Final = 2.0
 _LAST_WORDS_S: Final = 0.5
+NOBODY_WAITS: Final = float("inf")
+"""Since when a release is wanted whose runs are all parked: it is tried, so that they go on once they can."""
 
 
 class HostChange(NamedTuple):
@@ -61,6 +63,7 @@ class HostInfo(NamedTuple):
     release: str
     pid: int
     state: Literal["starting", "ready", "leaving"]
+    versions: frozenset[int] = frozenset()
 
 
 class _Hosted:
@@ -75,6 +78,7 @@ class _Hosted:
         self.idle = False
         """Whether it said that it leaves because there is nothing to do."""
         self.was_ready = False
+        self.versions: frozenset[int] = frozenset()
         self.failed: list[HostChange] = []
         self.task: asyncio.Task[None] | None = None
 
@@ -129,7 +133,7 @@ class Supervisor:
     def hosts(self) -> list[HostInfo]:
         """The hosts there are."""
         return [
-            HostInfo(one.release, one.process.pid if one.process is not None else 0, one.state)
+            HostInfo(one.release, one.process.pid if one.process is not None else 0, one.state, one.versions)
             for one in self._hosts.values()
         ]
 
@@ -137,7 +141,7 @@ class Supervisor:
         """Say which releases have ready runs that only a host can run; replaces what was said before.
 
         Args:
-            wanted: release to when its oldest ready run became due, by any clock.
+            wanted: release to when its oldest ready run became due, by any clock; `NOBODY_WAITS` where all are parked.
         """
         self._wanted = {}
         now = self._clock()
@@ -160,9 +164,14 @@ class Supervisor:
         elif not self._closed:
             self._waiting.setdefault(release, now)
             record = self._records.get(release)
-            if record is not None and now < record.not_before:
+            if record is not None and now < record.not_before and since < NOBODY_WAITS:
                 for change in record.verdict:
                     self._tell(change)
+
+    def hold_back(self, release: str, change: HostChange) -> None:
+        """Take it that a release has failed, as one of which the same was found by the host of another."""
+        if release != change.release:
+            self._put_off(release, [change._replace(release=release)])
 
     def stop(self, release: str) -> None:
         """Let the host of a release finish what it has and leave."""
@@ -249,7 +258,7 @@ class Supervisor:
             job = await self._job(host.release)
             for version_id, cause in job.refused.items():
                 self._fail(host, (version_id,), cause)
-            if job.entries or not job.refused:
+            if job.entries:
                 host.process = await self._spawn(job)
         except StoreError as error:
             logger.warning("no host can be started for release %s now: %s", host.release, error)
@@ -257,10 +266,10 @@ class Supervisor:
         except (OSError, PerdureError) as error:
             detail = f"no version host can be started: {error}"
             self._fail(host, (), Cause(VersionLoadFailed.code, f"release {host.release}", detail))
-            self._failed(host)
+            self._put_off(host.release, host.failed)
         else:
             if host.process is None:  # nothing of it may be loaded
-                self._failed(host)
+                self._put_off(host.release, host.failed)
             else:
                 if self._closed:
                     host.process.terminate()
@@ -303,7 +312,7 @@ class Supervisor:
                 host.state = "leaving"
 
     def _ready(self, host: _Hosted, versions: tuple[int, ...]) -> None:
-        host.was_ready = True
+        host.was_ready, host.versions = True, frozenset(versions)
         if host.state == "starting":
             host.state, host.since = "ready", self._clock()
         record = self._records.get(host.release)
@@ -324,16 +333,16 @@ class Supervisor:
         if code == TRY_LATER:
             self._postpone(host.release, _LATER_S)
         elif host.failed and not host.was_ready:
-            self._failed(host)
+            self._put_off(host.release, host.failed)
         else:
             self._crashed(host.release, code)
 
-    def _failed(self, host: _Hosted) -> None:
+    def _put_off(self, release: str, verdict: list[HostChange]) -> None:
         """Try it again, later and later: what is missing may come."""
-        record = self._records.setdefault(host.release, _Record())
+        record = self._records.setdefault(release, _Record())
         record.failures += 1
-        record.verdict = tuple(host.failed)
-        self._postpone(host.release, min(_LOAD_WAIT_S * 2 ** (record.failures - 1), _LONGEST_WAIT_S))
+        record.verdict = tuple(verdict)
+        self._postpone(release, min(_LOAD_WAIT_S * 2 ** (record.failures - 1), _LONGEST_WAIT_S))
 
     def _crashed(self, release: str, code: int) -> None:
         record = self._records.setdefault(release, _Record())

@@ -23,7 +23,8 @@ from perdure.runtime.hosts.cause import Cause
 from perdure.runtime.hosts.environments import Environments
 from perdure.runtime.hosts.forkserver import WarmSpawner
 from perdure.runtime.hosts.process import Spawner
-from perdure.runtime.hosts.supervisor import HostChange, Supervisor
+from perdure.runtime.hosts.sharing import Sharing, alone, release_id
+from perdure.runtime.hosts.supervisor import NOBODY_WAITS, HostChange, Supervisor
 from perdure.runtime.outside import unparking
 from perdure.runtime.service import Service
 from perdure.store.catalog.demand import FOR_CODE
@@ -48,7 +49,6 @@ _LOOK_S: Final = 5.0
 _APART_S: Final = 0.3
 """Workers that notice the same run are this far apart at most, so that not all of them start a host for it."""
 _BATCH: Final = 200
-_LATE: Final = float("inf")
 _NEVER: Final = 2**63 - 1
 
 
@@ -73,6 +73,7 @@ class Hosting(Service):
         self._environments = None if folder is None else Environments(self._warm, Builder(folder))
         spawn = self._environments or self._warm
         self._supervisor = Supervisor(spawn, self._job, self._told, max_hosts=max(plan.max_hosts, 1))
+        self._sharing = Sharing()
         self._definitions: dict[int, StoredDefinition] = {}
         self._releases: dict[int, HostedRelease] = {}
         self._apart_s = random.random() * _APART_S
@@ -114,14 +115,14 @@ class Hosting(Service):
         )
         wanted: dict[str, float] = {}
         for code, since in await self._foreign(demand):
-            release = await self._release_of(parts_of(code)[0])
-            if release is not None:
-                wanted[release] = min(since, wanted.get(release, _LATE))
+            name = await self._host_of(parts_of(code)[0])
+            if name is not None:
+                wanted[name] = min(since, wanted.get(name, NOBODY_WAITS))
         if self._plan.max_hosts:
             self._supervisor.want(wanted)
         else:
-            for release in wanted:
-                self._do(self._park_all(release, ()))
+            for name in wanted:
+                self._do(self._park_all(name, ()))
 
     async def _foreign(self, demand: Demand) -> list[tuple[str, float]]:
         """Return the codes that only a host can serve, each with since when it is wanted."""
@@ -142,7 +143,7 @@ class Hosting(Service):
         for code in demand.parked - demand.due.keys():
             version_id, _ = parts_of(code)
             if version_id and version_id not in own and await self._is_ours(version_id):
-                found.append((code, _LATE))
+                found.append((code, NOBODY_WAITS))
         return found
 
     async def _is_ours(self, version_id: int) -> bool:
@@ -153,15 +154,16 @@ class Hosting(Service):
         workflows = frozenset(self._host.workflows)
         return hosted is not None and self._plan.is_own(definition, hosted.stored.release.roots, workflows)
 
-    async def _release_of(self, version_id: int) -> str | None:
-        """Return what a host is asked for: a release; with a version, where two of it are of one workflow."""
+    async def _host_of(self, version_id: int) -> str | None:
+        """Return the name of the host to ask for a version."""
         definition = await self._definition(version_id)
         hosted = None if definition is None else await self._hosted(definition.release_id)
-        if definition is None or hosted is None:
+        if definition is not None and hosted is not None and all(one.id != version_id for one in hosted.definitions):
+            hosted = await self._hosted(definition.release_id, anew=True)
+        if hosted is None:
             return None
-        name = definition.definition.workflow
-        alike = sum(one.definition.workflow == name for one in hosted.definitions)
-        return f"{definition.release_id}" if alike < 2 else f"{definition.release_id}/{version_id}"
+        ready = {host.release: host.versions for host in self._supervisor.hosts if host.state == "ready"}
+        return self._sharing.host_of(version_id, hosted, ready)
 
     async def _definition(self, version_id: int) -> StoredDefinition | None:
         found = self._definitions.get(version_id)
@@ -181,13 +183,12 @@ class Hosting(Service):
                 self._releases[release_id] = found
         return found
 
-    async def _job(self, release: str) -> Job:
-        number, _, version_id = release.partition("/")
-        hosted = await self._hosted(int(number), anew=True)
+    async def _job(self, name: str) -> Job:
+        hosted = await self._hosted(release_id(name), anew=True)
         if hosted is None or not hosted.definitions:
-            message = f"release {release} is not stored any more"
+            message = f"release {name} is not stored any more"
             raise VersionLoadFailed(message)
-        return self._plan.job(hosted, release, int(version_id or 0), self._worker_id())
+        return self._plan.job(hosted, name, self._sharing.members(name, hosted), self._worker_id())
 
     # -- what became of hosts ------------------------------------------------------------------------------------
 
@@ -196,21 +197,26 @@ class Hosting(Service):
             self._do(self._unpark(change.versions))
         elif change.kind == "failed":
             self._do(self._park_all(change.release, change.versions, change.cause))
+            for version_id in change.versions:
+                self._supervisor.hold_back(alone(change.release, version_id), change)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _park_all(self, release: str, versions: Iterable[int], cause: Cause | None = None) -> None:
-        """Park the due runs of versions; of all versions of a release where none is named."""
-        hosted = await self._hosted(int(release.partition("/")[0]))
-        for stored in () if hosted is None else hosted.definitions:
+    async def _park_all(self, name: str, versions: Iterable[int], cause: Cause | None = None) -> None:
+        """Park the due runs of versions; of all that the host of this name carries where none is named."""
+        hosted = await self._hosted(release_id(name))
+        members = [] if hosted is None else self._sharing.members(name, hosted)
+        for stored in members:
             if stored.id in versions or not tuple(versions):
-                name = f"{stored.definition.workflow}@{stored.labels[-1].text}"
-                why = cause or Cause(VersionLoadFailed.code, name, "no worker was deployed with it, and max_hosts is 0")
+                version = f"{stored.definition.workflow}@{stored.labels[-1].text}"
+                why = cause or Cause(
+                    VersionLoadFailed.code, version, "no worker was deployed with it, and max_hosts is 0"
+                )
                 if why.code == VersionLoadFailed.code:
-                    why = why._replace(version=name)
+                    why = why._replace(version=version)
                 await self._park(code_of(stored.definition.workflow, stored.id), why)
 
     async def _park(self, code: str, cause: Cause) -> None:
