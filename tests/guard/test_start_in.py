@@ -219,7 +219,7 @@ with perdure.SyncEngine(url, [test_start_in.fulfil], worker=False) as engine:
 @pytest.mark.parametrize("kind", ["psycopg", "pymysql"])
 def test_case_per_03_killed(caller: Caller, database: Database, kind: str, spawn: Spawner) -> None:
     child = spawn.python(KILLED, str(ROOT), kind, database.url, json.dumps(place[0]))
-    assert child.finish(20).code == -signal.SIGKILL, child.err
+    assert child.finish().code == -signal.SIGKILL, child.err
     assert caller.engine.get("order-1").result("10s") is True
     assert seen == [(1, True)]
 

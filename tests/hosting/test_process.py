@@ -146,7 +146,7 @@ async def test_asked_to_stop_it_finishes_its_step(tmp_path: Path, tmp_db: str) -
 
 
 async def test_asked_to_stop_it_hands_back_what_takes_longer_than_its_grace(tmp_path: Path, tmp_db: str) -> None:
-    settings = {"poll": 0.05, "lease": "10s", "grace": "300ms"}
+    settings = {"poll": 0.05, "lease": "60s", "grace": "300ms"}
     job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=settings)
     async with in_its_step(job, tmp_path, tmp_db) as (host, _):
         host.terminate()
@@ -156,7 +156,7 @@ async def test_asked_to_stop_it_hands_back_what_takes_longer_than_its_grace(tmp_
     async with hosted(job) as other:
         await told(other)
         assert await answer(tmp_db) == other.pid
-    assert time.monotonic() - begun < 8  # handed back: nobody waited for the lease
+    assert time.monotonic() - begun < 40  # handed back: nobody waited for the lease
 
 
 async def test_asked_to_drain_it_finishes_its_step_however_long_that_takes(tmp_path: Path, tmp_db: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.bench import long, measure
+from perdure.bench.claims import claims
 from perdure.bench.figure import Figure
 from perdure.bench.measure import Place
 from perdure.bench.site import open_site
@@ -20,7 +21,9 @@ IN_ROUNDS = {
     "machine": measure.machine, "steps": measure.steps, "sync": measure.sync, "sequence": measure.sequence,
     "latency": measure.latency, "starts": measure.starts,
 }  # fmt: skip
-LONG = {"doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle}
+LONG = {
+    "doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle, "claims": claims,
+}  # fmt: skip
 
 
 async def take(figure: str, folder: Path, load: Load, url: str = "sqlite:") -> list[Figure]:
