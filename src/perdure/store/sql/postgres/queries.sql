@@ -239,6 +239,8 @@ where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.o
 
 -- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
 -- row of nothing if there are workers to take over from
+-- Ordered by the key, too, which is null in all of them: else the planner does not see that the index is in this order,
+-- and sorts all that waits.
 with recursive plain (code, priority) as (
     select
         w.name,
@@ -246,7 +248,7 @@ with recursive plain (code, priority) as (
             select r.priority from perdure.run as r
             where
                 r.queue = $1::text and r.partition_key is null and r.code = w.name and r.wake_at is not null
-            order by r.priority desc limit 1
+            order by r.partition_key, r.priority desc limit 1
         )
     from unnest($2::text []) as w (name)
     union all
@@ -257,7 +259,7 @@ with recursive plain (code, priority) as (
             where
                 r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority < s.priority
                 and r.wake_at is not null
-            order by r.priority desc limit 1
+            order by r.partition_key, r.priority desc limit 1
         )
     from plain as s
     where s.priority is not null
@@ -292,7 +294,7 @@ headed (priority, code, keyed, head_at) as (
             where
                 r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority = s.priority
                 and r.wake_at is not null
-            order by r.wake_at limit 1
+            order by r.partition_key, r.wake_at limit 1
         )
     from plain as s
     where s.priority is not null
@@ -313,7 +315,8 @@ union all
 select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
 order by 1 desc nulls last
 
--- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first; see `levels`
+-- for the order
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
@@ -322,7 +325,7 @@ where
     queue = $1::text and partition_key is null and code = $2::text
     and priority = $3::bigint and wake_at is not null and wake_at <= $4::bigint
     and (wake_at, no) > ($5::bigint, $6::bigint)
-order by wake_at, no
+order by partition_key, wake_at, no
 limit $7::bigint
 for no key update skip locked
 
@@ -367,28 +370,33 @@ limit $7::bigint
 -- turn_lane: note a key's turn, or when the first of its runs is due; forget it if nothing waits
 select perdure.turn_lane($1::text, $2::text, $3::text, $4::bigint, $5::bigint)
 
--- bereft: runs of a queue whose owner is gone
-select
-    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
-from perdure.run as r
-inner join perdure.worker as w on r.owner = w.id
-where
-    w.state <> 'live'
-    and r.queue = $1::text
-    and r.code = any($2::text [])
-order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
-for no key update of r skip locked
+-- bereft: runs of a queue whose owner is gone; looked for by their owner, so that nothing else is read
+select h.*
+from perdure.worker as w
+cross join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+    from perdure.run as r
+    where r.owner = w.id and r.queue = $1::text and r.code = any($2::text [])
+    for no key update skip locked
+) as h
+where w.state <> 'live'
+order by case when $3::bigint is null then -h.priority else h.updated_at - h.priority * $3::bigint end, h.no
 
 -- stranded: runs of a queue whose owner is gone since before a time
-select
-    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
-from perdure.run as r
-inner join perdure.worker as w on r.owner = w.id
-where r.queue = $1::text and w.state <> 'live' and w.expires_at <= $2::bigint
-order by r.no
-for no key update of r skip locked
+select h.*
+from perdure.worker as w
+cross join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+    from perdure.run as r
+    where r.owner = w.id and r.queue = $1::text
+    for no key update skip locked
+) as h
+where w.state <> 'live' and w.expires_at <= $2::bigint
+order by h.no
 
 -- numbered: one run with its number, unless somebody else is claiming it
 select
