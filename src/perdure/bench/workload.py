@@ -8,6 +8,7 @@ sync     the same with sync steps
 sequence one run of many steps in sequence, timed step by step from inside the body
 latency  one-step runs, one after the other, from start to result
 starts   concurrent start calls, without a worker in the process
+workers  what waits in a queue, done by one worker process and by two
 recovery a long run, killed with ``kill -9`` near its end, resumed by another process
 claims   claims from a queue in which ever more runs wait, and by many workers at once
 idle     many runs that sleep for an hour, and starts among them
@@ -26,7 +27,7 @@ from perdure.api.decorators import step, workflow
 
 FIGURES = ("steps", "sync", "sequence", "latency", "starts", "recovery")
 """What is measured unless told otherwise."""
-ALL = (*FIGURES, "claims", "idle")
+ALL = (*FIGURES, "workers", "claims", "idle")
 STEP_TIMES: list[float] = []
 """Seconds of each step of the last `sequence` run of this process."""
 
