@@ -18,7 +18,7 @@ from tests.hosting.test_process import until, waiting
 from tests.process import Spawner
 
 PARENT = Path(__file__).with_name("parent.py")
-LIMIT_S = 5.0
+LIMIT_S = 15.0
 
 
 def alive(pid: int) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,15 +34,6 @@ HELD = {
     "starts, client alone", "recovery, claim to end of run", "recovery, peak memory", "idle worker, processor",
     "idle worker, memory", "start among sleepers, to empty", "claim, longest to shortest", "8 workers to 1",
 }  # fmt: skip
-
-
-@pytest.fixture
-def collector() -> Iterator[None]:
-    """Put the garbage collector back as it was."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.mark.serial

@@ -94,7 +94,7 @@ class Backlog:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.waiting = 0
+        self.waiting: int = 0
         self._store = open_store(url, StoreOptions())
         self._store.open()
         self._ids = CommitIds()
