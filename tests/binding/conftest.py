@@ -1,27 +1,14 @@
-"""A project on disk, and databases of every kind."""
+"""A project on disk."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.binding.shops import Shop
-from tests.servers.fixtures import Database
-
-KINDS = ("sqlite", "postgres", "mariadb")
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def url(kind: str, new_database: Callable[[str], Database], tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
 
 
 @pytest.fixture

@@ -369,7 +369,7 @@ def asks_back(url: str, n: int) -> str:
     note()
     with perdure.SyncEngine(url, worker=False) as engine:
         run = engine.start("trivial", n=n, id=f"inner-{n}")
-        run.result(timeout=15)
+        run.result(timeout=30)
         return str(run.status())
 
 

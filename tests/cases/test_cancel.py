@@ -78,7 +78,7 @@ async def test_case_con_17(world: World) -> None:
 
         await asyncio.to_thread(other_loop)
         assert await run.status() == Status.RUNNING
-        assert await run.result(timeout=10) == "rested"
+        assert await run.result(timeout=30) == "rested"
         assert await run.result() == "rested"
 
 
@@ -129,7 +129,7 @@ async def test_case_con_20(world: World, times: int) -> None:
             assert world.ledger.count("fails_long", late.id) == 1
             parked = await engine.start(flows.stuck)
             with pytest.raises(perdure.RunParked):
-                await parked.result(timeout=5)
+                await parked.result(timeout=30)
             await cancelled(parked)
     assert world.rows("select count(*) from run where status <> 'cancelled' or owner is not null") == [(0,)]
 
@@ -149,7 +149,7 @@ async def test_case_con_22(world: World, runs: int) -> None:
             await asyncio.sleep(random.uniform(0, 0.5))
             asked = await run.cancel()
             try:
-                assert await run.result(timeout=5) == "through"
+                assert await run.result(timeout=30) == "through"
             except RunCancelled:
                 assert asked
 
@@ -171,7 +171,7 @@ async def test_case_con_22_killed(world: World) -> None:
         assert child.finish().code == -9
         world.worker("W2")
         with pytest.raises(RunCancelled):
-            await run.result(timeout=15)
+            await run.result(timeout=30)
     assert world.ledger.count("release") == 2
 
 

@@ -138,7 +138,7 @@ async def test_case_dbb_07(world: World) -> None:
     ended = [child.finish() for child in children]
     assert [each.code for each in ended] == [0] * 8, next(each.err for each in ended if each.code)
     async with world.engine() as engine:
-        assert [await engine.get(f"r{n}").result(timeout=10) for n in range(8)] == list(range(8))
+        assert [await engine.get(f"r{n}").result(timeout=30) for n in range(8)] == list(range(8))
     assert world.rows("select count(*) = max(number) from schema_migration") == [(1,)]
 
 

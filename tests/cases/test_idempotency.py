@@ -32,13 +32,13 @@ async def test_case_ide_01(world: World) -> None:
     def from_thread(_: int) -> tuple[str, str]:
         with perdure.SyncEngine(world.url, [flows], worker=False) as engine:
             run = engine.start("long_async", seconds=0.5, id="k")
-            return run.id, run.result(timeout=15)
+            return run.id, run.result(timeout=30)
 
     async with world.engine() as engine, world.client() as client:
 
         async def from_task(through: perdure.Engine) -> tuple[str, str]:
             run = await through.start(flows.long_async, 0.5, id="k")
-            return run.id, await run.result(timeout=15)
+            return run.id, await run.result(timeout=30)
 
         with ThreadPoolExecutor(4) as pool:
             go.touch()
@@ -79,7 +79,7 @@ async def test_case_ide_06(world: World) -> None:
     assert killed.finish().code == -9
     async with world.engine() as engine, world.client() as client:
         run = await client.start(flows.nap, 0.5, id="k")
-        assert await run.result(timeout=10) == "rested"
+        assert await run.result(timeout=30) == "rested"
         assert await (await client.start(flows.nap, 0.5, id="k")).result() == "rested"
         lose_replies(client._store)
         lost = await client.start(flows.nap, 0.2, id="lost")
@@ -87,7 +87,7 @@ async def test_case_ide_06(world: World) -> None:
         await asyncio.sleep(0)
         giving_up.cancel()
         again = await client.start(flows.nap, 0.2, id="given up")
-        assert await lost.result(timeout=10) == await again.result(timeout=10) == "rested"
+        assert await lost.result(timeout=30) == await again.result(timeout=30) == "rested"
         assert await engine.run(flows.nap, 0.2, id="lost") == "rested"
     assert world.ledger.counts("first") == {"k": 1, "lost": 1, "given up": 1}
 
@@ -119,7 +119,7 @@ async def test_case_ide_12(world: World) -> None:
         await world.ledger.until("who")
         dead.destroy()
         async with world.engine() as engine:
-            assert await (await client.start(flows.named, id="k")).result(timeout=10) == ["test", "done"]
+            assert await (await client.start(flows.named, id="k")).result(timeout=30) == ["test", "done"]
             await engine.purge("k")
             with pytest.raises(perdure.RunNotFound):
                 await engine.run(flows.named, id="k")

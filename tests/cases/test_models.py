@@ -47,12 +47,12 @@ async def test_case_ser_11(world: World) -> None:
         run = await engine.start(typed, model(), derived(), id="r")
         await world.ledger.until("annotated")
     async with world.engine([typed, untyped]) as engine:
-        found: Any = await engine.get("r").result(timeout=10)
+        found: Any = await engine.get("r").result(timeout=30)
         assert found == (model(), derived())
         assert type(found[0]) is Model
         assert found[0].at == model().at
         handle = await engine.start(untyped)
-        found = await asyncio.gather(handle.result(timeout=5), return_exceptions=True)
+        found = await asyncio.gather(handle.result(timeout=30), return_exceptions=True)
         assert found == [True] or isinstance(found[0].__cause__, perdure.CodecError)
     assert world.ledger.count("annotated", run.id) == 2
 
@@ -118,7 +118,7 @@ async def test_case_ver_04(world: World) -> None:
         await world.ledger.until("locate")
     async with world.engine([deploy(PointRequired), bystander]) as engine:
         with pytest.raises(RunParked, match="cannot be read") as caught:
-            await engine.get(run.id).result(timeout=10)
+            await engine.get(run.id).result(timeout=30)
         assert "y" in caught.value.reason
         assert "Point" in caught.value.reason
         assert "locate" in caught.value.reason
@@ -126,5 +126,5 @@ async def test_case_ver_04(world: World) -> None:
         assert await engine.get(run.id).status() == Status.PARKED
     async with world.engine([deploy(PointDefault)]) as engine:
         await engine.retry("r", reason="deployed", actor="operator")
-        assert await engine.get("r").result(timeout=10) == [3, 5]
+        assert await engine.get("r").result(timeout=30) == [3, 5]
     assert world.ledger.count("locate") == 1

@@ -16,7 +16,7 @@ from tests.cases.conftest import World
 
 async def finish(world: World, run_id: str) -> Any:
     async with world.engine() as engine:
-        return await engine.get(run_id).result(timeout=15)
+        return await engine.get(run_id).result(timeout=30)
 
 
 @everywhere
@@ -80,11 +80,11 @@ async def test_case_per_05(world: World) -> None:
         gate.open.clear()
         await asyncio.to_thread(gate.tried.wait, 10)
         async with world.engine(name="fast") as fast:
-            assert await fast.get("r").result(timeout=15) == ["one", "two"]
+            assert await fast.get("r").result(timeout=30) == ["one", "two"]
             log = world.types("r")
             gate.open.set()
             assert await run.status() == Status.COMPLETED
             await fast.start(flows.trivial, id="other")
-            assert await slow.get("other").result(timeout=10) == 0
+            assert await slow.get("other").result(timeout=30) == 0
             assert await fast.get("r").status() == Status.COMPLETED
             assert world.types("r") == log

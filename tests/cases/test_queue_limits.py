@@ -143,7 +143,7 @@ async def test_case_que_04(url: str) -> None:
         await asyncio.wait_for(stream, 40)
         order = [name for name, _ in began]
         overtook = [created[name] for name in order[: order.index("low")]]
-        assert max(overtook) < after + 1.0 + 0.1
+        assert max(overtook) < after + 1.0 + 0.5
         assert any(at > before for at in overtook)
 
 
@@ -189,7 +189,7 @@ async def test_case_que_05(url: str) -> None:
         await worker.start_many(Start(job, f"small-{n}", queue="small") for n in range(20))
         names: list[str] = []
         while sum(name.startswith("small") for name in names) < 20:
-            assert time.monotonic() - since < 3
+            assert time.monotonic() - since < 10
             await asyncio.sleep(0.01)
             names = [name for name, _ in began]
         await worker.queue("big").pause()
@@ -319,7 +319,7 @@ async def test_a_paused_queue_starts_nothing_and_resumes_at_once(url: str) -> No
         since = time.monotonic()
         await client.queue("q").resume()
         await all_ended(worker, 20)
-        assert began[0][1] - since < (4 if url.startswith("mysql") else 2)  # MySQL has no hints
+        assert began[0][1] - since < 5
 
 
 async def test_deduplication_holds_between_clients(url: str) -> None:

@@ -32,7 +32,7 @@ async def test_case_rec_10(world: World) -> None:
         child = world.worker("W1", concurrency=1)
         await world.ledger.until("hold_interpreter")
         async with world.engine(name="A"), world.engine(name="B"):
-            assert await run.result(timeout=15) == ["test", "two"]
+            assert await run.result(timeout=30) == ["test", "two"]
         await until(lambda: "lease lost" in child.err, what="W1 says so")
     assert world.ledger.count("second") == 1
     assert world.types("r").count("step_completed") == 2
@@ -68,7 +68,7 @@ async def test_case_rec_15(world: World) -> None:
         store.close()
         others = [await client.start(flows.trivial, n) for n in range(10)]
         async with world.engine():
-            assert [await run.result(timeout=10) for run in others] == list(range(10))
+            assert [await run.result(timeout=30) for run in others] == list(range(10))
         assert await odd.status() == Status.PARKED
         assert "3 workers died" in ((await odd.info()).detail or "")
 
@@ -106,8 +106,8 @@ async def test_case_rec_17(world: World) -> None:
         assert rescuer.finish().code == -9
         began = time.monotonic()
         world.worker("W3")
-        assert await run.result(timeout=15) == ["W3", "done"]
-        assert time.monotonic() - began < 2 * LEASE + 3
+        assert await run.result(timeout=30) == ["W3", "done"]
+        assert time.monotonic() - began < 12 * LEASE
 
 
 @everywhere
@@ -119,7 +119,7 @@ async def test_case_rec_18(world: World) -> None:
     """
     async with world.engine(concurrency=1) as engine:
         run = await engine.start(flows.hangs_once, id="r")
-        assert await run.result(timeout=10) == 3
+        assert await run.result(timeout=30) == 3
         assert await engine.run(flows.trivial, 1) == 1  # the slot is free afterwards
         failed = [event.error for event in await run.history() if event.type == "step_attempt_failed"]
     assert world.ledger.count("hanging") == 3
@@ -141,9 +141,9 @@ async def test_case_rec_21(world: World, evict: str) -> None:
         trying = await engine.start(flows.wait_then_try_twice)
         began = time.monotonic()
         with pytest.raises(RunFailed, match="after the wait") as caught:
-            await failing.result(timeout=10)
+            await failing.result(timeout=30)
         assert isinstance(caught.value.__cause__, ValueError)
-        assert await trying.result(timeout=10) == 2
-        assert 0.28 < time.monotonic() - began < 4
+        assert await trying.result(timeout=30) == 2
+        assert 0.28 < time.monotonic() - began < 10
     assert world.ledger.count("fails") == 1
     assert world.ledger.count("fails_once") == 2

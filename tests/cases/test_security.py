@@ -104,7 +104,7 @@ async def test_case_sec_02(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     async with world.engine([asks]) as engine:
         infos = [info async for info in engine.list()]
         for info in infos:
-            outcome = (await asyncio.gather(engine.get(info.id).result(timeout=10), return_exceptions=True))[0]
+            outcome = (await asyncio.gather(engine.get(info.id).result(timeout=30), return_exceptions=True))[0]
             assert isinstance(outcome, list | perdure.RunParked | perdure.RunFailed), outcome
             for event in await engine.get(info.id).history():
                 assert not isinstance(event.result, Harmful | HarmfulPickle)

@@ -56,7 +56,7 @@ async def main(url, run_id):
         print([info.detail async for info in engine.list()])
         print([event.error for event in await run.history() if event.error])
         try:
-            await run.result(timeout=5)
+            await run.result(timeout=30)
         except perdure.RunFailed as error:
             print("RAISED", error.type_name, "|", error.message)
 
@@ -74,7 +74,7 @@ async def test_case_ser_01(
     """
     run = await engine.start(catches_awkward, id="r")
     with pytest.raises(RunFailed, match="code 7 at here") as caught:
-        await run.result(timeout=5)
+        await run.result(timeout=30)
     assert caught.value.type_name.endswith("Awkward")
     assert await run.status() == Status.FAILED
     assert [entry.value for entry in world.ledger.entries("caught")] == [["Awkward", True]]
@@ -279,11 +279,11 @@ async def test_case_ser_06(engine: perdure.Engine, text: str) -> None:
     """
     value = {"k" + text: [text]}
     run = await engine.start(echo, value)
-    assert await run.result(timeout=5) == [value, value]
+    assert await run.result(timeout=30) == [value, value]
     assert await run.value("value") == value
     failed = await engine.start(raises_text, text)
     with pytest.raises(RunFailed):
-        await failed.result(timeout=5)
+        await failed.result(timeout=30)
     assert await failed.status() == Status.FAILED
     if "🐟" not in text:
         before = len([info async for info in engine.list()])
@@ -315,13 +315,13 @@ async def test_case_ser_09(engine: perdure.Engine) -> None:
     """
     text = "🐟 中 é̂"
     run: perdure.Run[Any] = await engine.start(echo, text, id=text, tags={text: text})
-    assert await run.result(timeout=5) == [text, text]
+    assert await run.result(timeout=30) == [text, text]
     assert [info.id async for info in engine.list(tag={text: text})] == [text]
     queued: perdure.Run[Any] = await engine.start(echo, text, queue=text)
     assert (await queued.info()).queue == text
     failed = await engine.start(raises_text, text)
     with pytest.raises(RunFailed) as caught:
-        await failed.result(timeout=5)
+        await failed.result(timeout=30)
     assert caught.value.message == text
     assert (await failed.info()).detail == f"ValueError: {text}"
 

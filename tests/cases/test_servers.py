@@ -137,7 +137,7 @@ async def test_case_dbb_05(own: Callable[..., World], kind: str, isolation: str)
                 cursor.execute("select 1")
                 began = time.monotonic()
                 run = await client.start(flows.two_steps, id="waited-for")
-                assert await run.result(timeout=10) == ["one", "two"]
+                assert await run.result(timeout=30) == ["one", "two"]
                 assert time.monotonic() - began < 6
         runs = [await client.start(flows.trivial, n, id=f"r{n}") for n in range(100)]
         assert [await each.result(timeout=30) for each in runs] == list(range(100))
@@ -151,7 +151,7 @@ async def latencies(world: World, client: perdure.Engine, name: str, count: int)
     for n in range(count):
         began = time.monotonic()
         run = await client.start(flows.trivial, n, id=f"{name}-{n}")
-        await run.result(timeout=10)
+        await run.result(timeout=30)
         found.append(world.ledger.entries("last", run.id)[0].at - began)
         await asyncio.sleep(0.02)
     return found
@@ -203,7 +203,7 @@ async def test_case_dbb_10(own: Callable[..., World], kind: str, seconds: list[f
             after = await client.start(flows.trivial, number, id=f"after-{number}")
             assert await after.result(timeout=timeout) == number
             await asyncio.sleep(0.2)
-        assert [await run.result(timeout=15) for run in runs] == ["rested"] * len(runs)
+        assert [await run.result(timeout=30) for run in runs] == ["rested"] * len(runs)
     child.send(signal.SIGTERM)
     assert child.finish().code == 0
     assert len(child.err.splitlines()) < 100
@@ -224,7 +224,7 @@ async def test_case_dbb_10_at_the_start(own: Callable[..., World], kind: str, sp
     await asyncio.sleep(1.5)
     await asyncio.to_thread(server_of(world).start)
     async with world.client() as client:
-        assert await client.get(run.id).result(timeout=10) == ["one", "two"]
+        assert await client.get(run.id).result(timeout=30) == ["one", "two"]
     worker.send(signal.SIGTERM)
     assert worker.finish().code == 0
     waiting, ready, stopped = worker.err.splitlines()
@@ -326,8 +326,8 @@ async def test_case_rec_22_with_the_server(own: Callable[..., World], kind: str)
     world.worker("W1", concurrency=1)
     async with world.client() as client:
         after = await client.start(flows.two_steps, id="r2")
-        assert await client.get("r1").result(timeout=15) == "a"
-        assert await after.result(timeout=15) == ["one", "two"]
+        assert await client.get("r1").result(timeout=30) == "a"
+        assert await after.result(timeout=30) == ["one", "two"]
     assert world.ledger.count("wait_async", "r1") == 2
     assert world.rows("select count(*) from run where owner is not null") == [(0,)]
 
@@ -347,6 +347,6 @@ async def test_case_ide_06_cut(world: World, servers: Servers) -> None:
             proxy.on_commit("mid-reply", touching=r"\brun\b")
             again = await client.start(flows.nap, 0.3, id="k")
             assert (run.id, again.id) == ("k", "k")
-            assert await again.result(timeout=10) == "rested"
-            assert await (await client.start(flows.nap, 0.3, id="k")).result(timeout=10) == "rested"
+            assert await again.result(timeout=30) == "rested"
+            assert await (await client.start(flows.nap, 0.3, id="k")).result(timeout=30) == "rested"
     assert world.ledger.count("first", "k") == 1

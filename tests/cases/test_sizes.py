@@ -60,18 +60,18 @@ async def test_case_ser_13(engine: perdure.Engine, world: World, size: int) -> N
         assert await engine.run(length, "x" * size) == size
         failed = await engine.start(raises_text, "x" * size)
         with pytest.raises(RunFailed, match="xxx"):
-            await failed.result(timeout=15)
+            await failed.result(timeout=30)
     async with perdure.Engine("sqlite://", [length, makes_big, echo], max_bytes=500_000) as limited:
         with pytest.raises(CodecError, match=r"500,?000"):
             await limited.start(length, "x" * size)
         run = await limited.start(makes_big, size)
         with pytest.raises(RunFailed, match=r"500,?000"):
-            await run.result(timeout=15)
+            await run.result(timeout=30)
         assert world.ledger.count("big") == 1
         assert await limited.run(echo, 1) == [1, 1]
         text = await limited.start(raises_text_of, size)
         with pytest.raises(RunFailed):
-            await text.result(timeout=15)
+            await text.result(timeout=30)
         assert await text.status() == Status.FAILED
 
 
@@ -120,14 +120,14 @@ async def test_case_ser_14(engine: perdure.Engine) -> None:
     """
     long = await engine.start(raises_text_of, 5_000_000)
     with pytest.raises(RunFailed) as caught:
-        await long.result(timeout=10)
+        await long.result(timeout=30)
     assert await long.status() == Status.FAILED
     assert len(caught.value.message) < 5_000_000
     assert "…" in caught.value.message or "cut" in caught.value.message
     assert ((await long.info()).detail or "").endswith("…")
     deep = await engine.start(raises_deep)
     with pytest.raises(RunFailed, match="deep") as caught:
-        await deep.result(timeout=10)
+        await deep.result(timeout=30)
     assert 'raise ValueError("deep")' in caught.value.traceback_text
     with pytest.raises(perdure.UsageError, match="255"):
         step(name="n" * 600)(coroutine)

@@ -46,10 +46,10 @@ async def test_case_tim_11(world: World) -> None:
         near = [["near", "plain_sleep", {"seconds": 1.0}], ["later", "trivial", {"n": 1, "delay": 1.5}]]
         world.worker("adds", client=True, start=near, wait=False).finish()
         added = time.monotonic() - began
-        await engine.get("near").result(timeout=10)
-        assert 1.0 <= time.monotonic() - began < 1.0 + added + 0.5 + 0.5
-        await engine.get("later").result(timeout=10)
-        assert 1.5 <= time.monotonic() - began < 1.5 + added + 0.5 + 0.5
+        await engine.get("near").result(timeout=30)
+        assert 1.0 <= time.monotonic() - began < 1.0 + added + 5
+        await engine.get("later").result(timeout=30)
+        assert 1.5 <= time.monotonic() - began < 1.5 + added + 5
 
 
 @pytest.mark.parametrize("shift", [-60.0, 60.0])
@@ -138,7 +138,7 @@ async def test_case_tim_13(world: World, skew: Skew, monkeypatch: pytest.MonkeyP
     skew.seconds = 30 * 86_400
     monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: real(clock) + 30 * 86_400 * 10**9)
     async with world.engine([sleeps]) as engine:
-        assert await engine.get("30d").result(timeout=10) == "slept"
+        assert await engine.get("30d").result(timeout=30) == "slept"
         assert await engine.get("400d").status() == await engine.get("300y").status() == Status.WAITING
 
 
@@ -160,9 +160,9 @@ async def test_case_tim_16(world: World, skew: Skew) -> None:
             await engine.start(flows.plain_sleep, 1.5, id="sleeper")
             started["sleeper"] = time.monotonic()
             for name in started:
-                await engine.get(name).result(timeout=10)
+                await engine.get(name).result(timeout=30)
     for name, at in started.items():
-        assert 1.49 <= world.ledger.entries("last", name)[0].at - at < 3, name
+        assert 1.49 <= world.ledger.entries("last", name)[0].at - at < 10, name
 
 
 @step
@@ -209,7 +209,7 @@ async def test_case_tim_18(world: World) -> None:
         await until(lambda: world.rows("select status from run") == [("waiting",)])
         assert time.monotonic() - began < 5
     async with world.engine([races]) as engine:
-        found = await engine.get(run.id).result(timeout=10)
+        found = await engine.get(run.id).result(timeout=30)
     assert found[0] == "ValueError"
     assert found[1] in ([1], [1, 2])
     assert found[2] == [1]

@@ -100,7 +100,7 @@ async def test_case_ver_01(world: World) -> None:
         await engine.start("flow", id="r")
         await until_waiting(world, "r")
     async with world.engine([named(original), named(changed_bystander, "bystander")]) as engine:
-        assert await engine.get("r").result(timeout=10) == "ab"
+        assert await engine.get("r").result(timeout=30) == "ab"
     assert world.ledger.count("take_a") == world.ledger.count("take_b") == 1
 
 
@@ -113,7 +113,7 @@ async def test_case_ver_03(world: World, caplog: pytest.LogCaptureFixture) -> No
     await begun(world, original)
     async with world.engine([named(reordered)]) as engine:
         with pytest.raises(RunParked, match=r"take_a.*take_b"):
-            await engine.get("r").result(timeout=10)
+            await engine.get("r").result(timeout=30)
         assert await engine.get("r").status() == Status.PARKED
     assert world.ledger.count("use") == 0
     assert world.ledger.count() == 2
@@ -123,7 +123,7 @@ async def test_case_ver_03_same_step(world: World, caplog: pytest.LogCaptureFixt
     """Two calls of one step with swapped arguments: the recorded results are used, and a warning says so."""
     await begun(world, one_way)
     async with world.engine([named(other_way)]) as engine:
-        assert await engine.get("r").result(timeout=10) == "yx"
+        assert await engine.get("r").result(timeout=30) == "yx"
     assert "was recorded with other arguments" in caplog.text
     assert [entry.value for entry in world.ledger.entries("say")] == ["x", "y"]
 
@@ -141,7 +141,7 @@ async def test_case_ver_07(world: World) -> None:
         await asyncio.sleep(0.5)
         assert [await run.status() for run in runs] == [Status.PENDING] * 3
         async with world.engine([flows.trivial], name="new"):
-            assert [await run.result(timeout=10) for run in runs] == [0, 1, 2]
+            assert [await run.result(timeout=30) for run in runs] == [0, 1, 2]
     assert set(world.ledger.counts("last").values()) == {1}
 
 
@@ -157,11 +157,11 @@ async def test_case_ver_09(world: World) -> None:
             await until_waiting(world, name)
     moved = original
     async with world.engine([named(moved), named(moved, "new_name")]) as engine:
-        assert await engine.get("flow").result(timeout=10) == "ab"
+        assert await engine.get("flow").result(timeout=30) == "ab"
         await asyncio.sleep(0.6)
         assert [(info.id, info.status) async for info in engine.list(workflow="old_name")] == [("old_name", "waiting")]
     async with world.engine([named(moved, "old_name")]) as engine:
-        assert await engine.get("old_name").result(timeout=10) == "ab"
+        assert await engine.get("old_name").result(timeout=30) == "ab"
     assert set(world.ledger.counts("take_a").values()) == {1}
 
 
@@ -188,11 +188,11 @@ async def test_case_ver_10(world: World) -> None:
     async with world.engine([named(bad_third)]) as engine:
         run: perdure.Run[Any] = await engine.start("flow", id="r")
         with pytest.raises(RunFailed, match="a bug"):
-            await run.result(timeout=10)
+            await run.result(timeout=30)
     async with world.engine([named(good_third)]) as engine:
         told = await engine.retry("r", reason="fixed in 1.2", actor="ann")
         assert "third" in told
-        assert await engine.get("r").result(timeout=10) == ["one", "two", "three"]
+        assert await engine.get("r").result(timeout=30) == ["one", "two", "three"]
         reopened = [event for event in await engine.get("r").history() if event.type == "run_reopened"]
         assert [(event.detail["actor"], event.detail["reason"]) for event in reopened] == [("ann", "fixed in 1.2")]
     assert world.ledger.count("first") == world.ledger.count("second") == 1
@@ -250,9 +250,9 @@ async def test_case_ver_13(world: World, runs: int) -> None:
         child.destroy()
         world.worker("last", modules=[module])
         for run in own:
-            await run.result(timeout=15)
+            await run.result(timeout=30)
         for run in plain:
-            [outcome] = await asyncio.gather(run.result(timeout=15), return_exceptions=True)
+            [outcome] = await asyncio.gather(run.result(timeout=30), return_exceptions=True)
             assert outcome is None or (isinstance(outcome, RunParked) and "go_x" in outcome.reason)
     for run in (*own, *plain):
         assert len({entry.step for entry in world.ledger.entries(run=run.id)} & {"go_x", "go_y"}) == 1

@@ -40,7 +40,7 @@ def code(shell: Shell) -> Path:
     """Give code whose run ``o-1`` has ended."""
     file = shell.folder / "shop.py"
     file.write_text(CODE.format(first="await take(item)"))
-    assert shell.process("run", f"{file}:order", "--arg", "item=tea", "--id", "o-1").finish(15).code == 0
+    assert shell.process("run", f"{file}:order", "--arg", "item=tea", "--id", "o-1").finish().code == 0
     return file
 
 
@@ -51,7 +51,7 @@ def change(file: Path, first: str) -> None:
 
 
 def check(shell: Shell, *words: object) -> tuple[int, list[str], str]:
-    told = shell.process("check", *words).finish(20)
+    told = shell.process("check", *words).finish()
     return told.code, told.out.splitlines(), told.err
 
 
@@ -69,7 +69,7 @@ def test_unchanged_code_fits(shell: Shell, code: Path) -> None:
 
 
 def test_a_change_is_found_and_told_in_a_line_each(shell: Shell, code: Path) -> None:
-    assert shell.process("start", f"{code}:order", "--arg", "item=tea", "--id", "o-2").finish(15).code == 0
+    assert shell.process("start", f"{code}:order", "--arg", "item=tea", "--id", "o-2").finish().code == 0
     change(code, "await send(item)")
     exit_code, lines, err = check(shell, "--code", code, "--workflow", "order", "--sample", "5")
     assert exit_code == 1
@@ -110,7 +110,7 @@ def test_export_writes_a_history_file(shell: Shell, code: Path) -> None:
 
 def test_a_worker_says_at_its_start_which_live_runs_its_code_does_not_fit(shell: Shell, code: Path) -> None:
     started = shell.process("start", f"{code}:order", "--arg", "item=tea", "--arg", "pause=600", "--id", "o-2")
-    assert started.finish(15).code == 0
+    assert started.finish().code == 0
     worker = shell.process("worker", f"{code}:order")
     worker.expect("taken")
     worker.send(signal.SIGTERM)

@@ -61,7 +61,7 @@ async def test_what_old_code_needs_is_set_and_its_parked_runs_go_on(
         assert set_.reason == "moved"
         stopped = await asyncio.to_thread(shell, "hosts", "stop", host.id)
         assert stopped.out == f"{host.id}: asked to end\n"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while await engine.hosts.list():
                 await asyncio.sleep(0.05)
         again = await asyncio.to_thread(shell, "hosts", "stop", host.id)

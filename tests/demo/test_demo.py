@@ -78,7 +78,7 @@ def test_an_interrupt_leaves_no_process_and_no_folder_behind(
     while len(processes_with(str(temporary))) < 4:  # the command, the services and two workers
         assert os.times().elapsed < deadline
     child.send(number)
-    ended = child.finish(20)
+    ended = child.finish()
     assert ended.code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
     while processes_with(str(temporary)):
         assert os.times().elapsed < deadline

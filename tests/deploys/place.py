@@ -48,12 +48,12 @@ class Place:
 def end(child: Child) -> None:
     """End a worker in good order."""
     child.process.terminate()
-    assert child.finish(20).code == 0
+    assert child.finish().code == 0
 
 
 async def until(run: Run[object], status: Status) -> RunInfo:
     """Wait until a run is in a state."""
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(40):
         while (info := await run.info()).status != status:
             await asyncio.sleep(0.05)
     return info
@@ -61,6 +61,6 @@ async def until(run: Run[object], status: Status) -> RunInfo:
 
 async def until_recorded(run: Run[object], kind: str) -> None:
     """Wait until a run has an event of a type."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not any(event.type == kind for event in await run.history()):
             await asyncio.sleep(0.05)

@@ -10,6 +10,7 @@ import pytest
 
 from perdure import Engine, Run, Status
 from tests.deploys.place import Place, end, until, until_recorded
+from tests.hosting.releases import kept
 from tests.hosting.wheels import index, install, make_wheel, repack_needs
 from tests.process import Spawner
 
@@ -126,7 +127,8 @@ async def test_an_environment_is_rebuilt_offline_from_the_cache(
             await until(run, Status.COMPLETED)
             await until(other, Status.COMPLETED)
             await asyncio.to_thread(end, worker)
-        (built,) = environments.iterdir()
+        (name,) = kept(environments)
+        built = environments / name
         assert (await run.result())[2] == str(built)  # type: ignore[index]
         shutil.rmtree(environments)  # and the index is gone
         run = await engine.start("fulfil", id="later", version="1.0.0")

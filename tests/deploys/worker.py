@@ -26,7 +26,7 @@ async def main(url: str, folder: str, *options: str) -> None:
         poll="100ms",
         grace="2s",
         max_deaths=50,
-        foreign_delay="300ms",
+        foreign_delay=given.get("foreign_delay", "300ms"),
         environments=given.get("environments", "current"),
         max_hosts=int(given.get("max_hosts", 4)),
         host_idle=float(given.get("host_idle", 30)),

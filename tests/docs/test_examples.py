@@ -32,7 +32,7 @@ def test_an_example_compiles(block: Block) -> None:
 def test_the_examples_of_a_page_run(spawn: Spawner, tmp_path: Path, page: Path) -> None:
     source = tmp_path / "page.py"
     source.write_text(program(page), "utf-8")
-    result = spawn(sys.executable, "-W", "error", source, folder=tmp_path).finish(15)
+    result = spawn(sys.executable, "-W", "error", source, folder=tmp_path).finish()
     assert result.code == 0, result.err
 
 

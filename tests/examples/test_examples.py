@@ -32,7 +32,7 @@ def start(spawn: Spawner, tmp_path: Path) -> Start:
 
 
 def lines(child: Child) -> list[str]:
-    ended = child.finish(18)
+    ended = child.finish()
     assert (ended.code, ended.err) == (0, "")
     return ended.out.splitlines()
 
@@ -108,7 +108,7 @@ def test_agent_calls_each_tool_once_and_repeats_nothing(start: Start) -> None:
 
 def test_at_most_once_does_not_send_again_what_a_crash_cut_off(start: Start, tmp_path: Path) -> None:
     assert start("at_most_once", "crash").finish().code == 1
-    ended = start("at_most_once").finish(18)
+    ended = start("at_most_once").finish()
     assert (ended.code, ended.out) == (0, "sent, as the provider says\n")
     assert (tmp_path / "sent.txt").read_text("utf-8").count("\n") == 1
 

@@ -61,7 +61,7 @@ def test_every_boundary_that_writes_is_one_sync_of_the_log(
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
     words = child.expect("boundaries", within=40).split()
-    child.finish(20)
+    child.finish()
     boundaries, changed = int(words[1]), int(words[3])
     _, inside, _ = log.read_text().split(MARK)
     syncs = len(re.findall(r"f(?:data)?sync\(\d+<[^>]*-wal>", inside))

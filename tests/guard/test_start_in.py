@@ -92,6 +92,31 @@ def runs(caller: Caller) -> list[str]:
     return sorted(info.id for info in caller.engine.list())
 
 
+def second_of_two(caller: Caller, kind: str, one: dict[str, str], other: dict[str, str], *, commits: bool) -> str:
+    """Start in two transactions at once, and see the second wait until the first ends. Give the id that it gets."""
+    ids: list[str] = []
+
+    def second() -> None:
+        with closing(KINDS[kind][0](place[0])) as client, client.transaction():
+            ids.append(Caller(client, caller.engine).start(1, **other))
+
+    thread = threading.Thread(target=second)
+    client = caller.client
+    client.begin()
+    client.execute("insert into orders values (1)")
+    caller.start(1, **one)
+    thread.start()
+    thread.join(LOOK_S)
+    assert thread.is_alive()
+    if commits:
+        client.commit()
+    else:
+        client.rollback()
+    thread.join(10)
+    (found,) = ids
+    return found
+
+
 def test_case_per_03(caller: Caller) -> None:
     client = caller.client
     with client.transaction():
@@ -136,26 +161,10 @@ def test_a_deduplication_key_is_that_of_start(caller: Caller) -> None:
 @pytest.mark.parametrize("kind", ["psycopg", "pymysql", "psycopg-async", "sqlalchemy-async-mysql"])
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_second_of_two_with_a_key_waits_for_the_first(caller: Caller, kind: str, commits: bool) -> None:
-    ids: list[str] = []
-
-    def second() -> None:
-        with closing(KINDS[kind][0](place[0])) as client, client.transaction():
-            ids.append(Caller(client, caller.engine).start(2, id="order-2", deduplication_key="shop", delay="1h"))
-
-    thread = threading.Thread(target=second)
-    client = caller.client
-    client.begin()
-    caller.start(1, id="order-1", deduplication_key="shop", delay="1h")
-    thread.start()
-    thread.join(LOOK_S)
-    assert thread.is_alive()
-    if commits:
-        client.commit()
-    else:
-        client.rollback()
-    thread.join(10)
-    assert ids == ["order-1" if commits else "order-2"]
-    assert runs(caller) == ids
+    keyed = {"deduplication_key": "shop", "delay": "1h"}
+    found = second_of_two(caller, kind, {"id": "order-1", **keyed}, {"id": "order-2", **keyed}, commits=commits)
+    assert found == ("order-1" if commits else "order-2")
+    assert runs(caller) == [found]
 
 
 @pytest.mark.parametrize("through", ["pgbouncer", "postgres18"])
@@ -210,7 +219,7 @@ with perdure.SyncEngine(url, [test_start_in.fulfil], worker=False) as engine:
 @pytest.mark.parametrize("kind", ["psycopg", "pymysql"])
 def test_case_per_03_killed(caller: Caller, database: Database, kind: str, spawn: Spawner) -> None:
     child = spawn.python(KILLED, str(ROOT), kind, database.url, json.dumps(place[0]))
-    assert child.finish(20).code == -signal.SIGKILL, child.err
+    assert child.finish().code == -signal.SIGKILL, child.err
     assert caller.engine.get("order-1").result("10s") is True
     assert seen == [(1, True)]
 
@@ -246,26 +255,8 @@ def test_what_the_engine_started_is_found(caller: Caller) -> None:
 @pytest.mark.parametrize("kind", ["psycopg", "pymysql", "psycopg-async", "sqlalchemy-async-mysql"])
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_second_of_two_waits_for_the_first(caller: Caller, kind: str, commits: bool) -> None:
-    ids: list[str] = []
-
-    def second() -> None:
-        with closing(KINDS[kind][0](place[0])) as client, client.transaction():
-            ids.append(Caller(client, caller.engine).start(1, id="order-1"))
-
-    thread = threading.Thread(target=second)
-    client = caller.client
-    client.begin()
-    client.execute("insert into orders values (1)")
-    caller.start(1, id="order-1")
-    thread.start()
-    thread.join(LOOK_S)
-    assert thread.is_alive()
-    if commits:
-        client.commit()
-    else:
-        client.rollback()
-    thread.join(10)
-    assert ids == ["order-1"]
+    start = {"id": "order-1"}
+    assert second_of_two(caller, kind, start, start, commits=commits) == "order-1"
     assert caller.engine.get("order-1").result("10s") is commits
     assert len(seen) == 1
 

@@ -318,7 +318,7 @@ async def test_building_ends_with_the_worker(
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     job = make_job(tmp_path, flow("return 1"), tmp_db, distributions={"cart": "1.0"})
     starting = asyncio.ensure_future(hosts.start(job))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
             await asyncio.sleep(0.02)
     await hosts.environments.close()

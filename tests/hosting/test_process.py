@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -29,6 +31,7 @@ def wait_for(name):
     while not (Path({folder!r}) / name).exists():
         time.sleep(0.01)
 """
+IMPATIENT = {"poll": 0.05, "lease": "2s", "grace": "100ms"}
 
 
 def waiting(tmp: Path) -> dict[str, str]:
@@ -48,6 +51,16 @@ async def until(path: Path, content: str = "x") -> None:
 async def ended(host: HostProcess) -> int:
     async with asyncio.timeout(PATIENCE_S):
         return await host.ended()
+
+
+@asynccontextmanager
+async def in_its_step(job: Job, folder: Path, url: str) -> AsyncIterator[tuple[HostProcess, Engine]]:
+    """Give a host in the middle of the step of one run, which is `waiting`, and a client."""
+    async with hosted(job) as host, Engine(url, worker=False) as engine:
+        await told(host)
+        await engine.start("order", id="o-1")
+        await until(folder / "begun")
+        yield host, engine
 
 
 async def test_it_runs_stored_code_whose_files_are_gone(tmp_path: Path, tmp_db: str) -> None:
@@ -121,10 +134,7 @@ async def test_it_leaves_when_there_is_nothing_to_do(tmp_path: Path, tmp_db: str
 
 async def test_asked_to_stop_it_finishes_its_step(tmp_path: Path, tmp_db: str) -> None:
     job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db))
-    async with hosted(job) as host, Engine(tmp_db, worker=False) as engine:
-        await told(host)
-        await engine.start("order", id="o-1")
-        await until(tmp_path / "begun")
+    async with in_its_step(job, tmp_path, tmp_db) as (host, _):
         host.terminate()
         await asyncio.sleep(0.3)
         (tmp_path / "go").touch()
@@ -136,12 +146,9 @@ async def test_asked_to_stop_it_finishes_its_step(tmp_path: Path, tmp_db: str) -
 
 
 async def test_asked_to_stop_it_hands_back_what_takes_longer_than_its_grace(tmp_path: Path, tmp_db: str) -> None:
-    settings = {"poll": 0.05, "lease": "10s", "grace": "300ms"}
+    settings = {"poll": 0.05, "lease": "60s", "grace": "300ms"}
     job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=settings)
-    async with hosted(job) as host, Engine(tmp_db, worker=False) as engine:
-        await told(host)
-        await engine.start("order", id="o-1")
-        await until(tmp_path / "begun")
+    async with in_its_step(job, tmp_path, tmp_db) as (host, _):
         host.terminate()
         await ended(host)
     (tmp_path / "go").touch()
@@ -149,16 +156,12 @@ async def test_asked_to_stop_it_hands_back_what_takes_longer_than_its_grace(tmp_
     async with hosted(job) as other:
         await told(other)
         assert await answer(tmp_db) == other.pid
-    assert time.monotonic() - begun < 8  # handed back: nobody waited for the lease
+    assert time.monotonic() - begun < 40  # handed back: nobody waited for the lease
 
 
 async def test_asked_to_drain_it_finishes_its_step_however_long_that_takes(tmp_path: Path, tmp_db: str) -> None:
-    settings = {"poll": 0.05, "lease": "2s", "grace": "100ms"}
-    job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=settings)
-    async with hosted(job) as host, Engine(tmp_db, worker=False) as engine:
-        await told(host)
-        await engine.start("order", id="o-1")
-        await until(tmp_path / "begun")
+    job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=IMPATIENT)
+    async with in_its_step(job, tmp_path, tmp_db) as (host, engine):
         host.drain()
         await asyncio.sleep(0.6)
         await engine.start("order", id="o-2")
@@ -169,12 +172,8 @@ async def test_asked_to_drain_it_finishes_its_step_however_long_that_takes(tmp_p
 
 
 async def test_draining_can_be_cut_short(tmp_path: Path, tmp_db: str) -> None:
-    settings = {"poll": 0.05, "lease": "2s", "grace": "100ms"}
-    job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=settings)
-    async with hosted(job) as host, Engine(tmp_db, worker=False) as engine:
-        await told(host)
-        await engine.start("order", id="o-1")
-        await until(tmp_path / "begun")
+    job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db), settings=IMPATIENT)
+    async with in_its_step(job, tmp_path, tmp_db) as (host, _):
         host.drain()
         await asyncio.sleep(0.3)
         host.terminate()
@@ -184,10 +183,7 @@ async def test_draining_can_be_cut_short(tmp_path: Path, tmp_db: str) -> None:
 
 async def test_killed_in_a_step_another_does_it_again(tmp_path: Path, tmp_db: str) -> None:
     job = make_job(tmp_path, waiting(tmp_path), await make_database(tmp_db))
-    async with hosted(job) as host, Engine(tmp_db, worker=False) as engine:
-        await told(host)
-        await engine.start("order", id="o-1")
-        await until(tmp_path / "begun")
+    async with in_its_step(job, tmp_path, tmp_db) as (host, _):
         host.kill()
         assert await ended(host) == -signal.SIGKILL
     (tmp_path / "go").touch()
@@ -229,8 +225,7 @@ async def test_bytecode_is_kept_in_the_tree_even_where_that_is_switched_off(tmp_
     for _ in range(2):  # and a tree with bytecode in it is taken again
         async with hosted(job, Spawner(environ=environ)) as host:
             await told(host)
-        kept = list((tmp_path / "cache" / job.tree / "shop" / "__pycache__").glob("flow.*.pyc"))
-        assert len(kept) == 1
+        assert len(list((tmp_path / "cache" / job.tree / "shop" / "__pycache__").glob("flow.*.pyc"))) == 1
 
 
 async def test_versions_of_one_release_share_a_host(tmp_path: Path, tmp_db: str) -> None:

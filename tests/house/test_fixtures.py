@@ -52,7 +52,7 @@ def run_pytest(spawn: Spawner, folder: Path, text: str) -> Finished:
     (folder / "test_inner.py").write_text("from __future__ import annotations\n" + text)
     argv = (sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest")
     plain = ("-p", "no:cacheprovider", "-p", "no:xdist", str(folder / "test_inner.py"))
-    return spawn(*argv, *plain, env={"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}, folder=ROOT).finish(15)
+    return spawn(*argv, *plain, env={"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}, folder=ROOT).finish()
 
 
 @pytest.mark.parametrize("text,complaint", LEAKS.values(), ids=LEAKS)

@@ -62,7 +62,7 @@ async def live(url: str, workflow: perdure.Workflow[..., Any], seed: int, log: S
             handle = engine.get("run")
         else:
             handle = await engine.start(workflow, id="run")
-        await handle.result(timeout=15)
+        await handle.result(timeout=30)
         connection = engine.connection
         events: list[Event] = await connection.read(connection.store.load, "run")
         return events

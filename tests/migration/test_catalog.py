@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,6 @@ from tests.servers.fixtures import Database
 NUMBER = "0004"
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def opened(url: str) -> Store:
     store = open_store(url, StoreOptions())
     store.open()
@@ -32,9 +26,8 @@ def opened(url: str) -> Store:
 
 
 def test_a_database_of_the_schema_before_goes_on_with_its_runs(
-    kind: str, new_database: Callable[[str], Database], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
     shutil.copytree(Path(perdure.store.__file__).parent / "sql", tmp_path / "sql")
     for file in (tmp_path / "sql").glob("*/[0-9]*.sql"):
         if file.name >= NUMBER:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +18,6 @@ import perdure
 from perdure.cli import main as cli
 from perdure.store.base import StoreOptions, open_store
 from tests.process import Spawner
-from tests.servers.fixtures import Database
 
 WORKER = """
 import asyncio, sys
@@ -93,16 +91,6 @@ NEXT = {
 }
 KINDS = {"sqlite": "sqlite", "postgres": "postgres", "mariadb": "mysql"}
 RUNS = 120
-
-
-@pytest.fixture(params=sorted(KINDS))
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def url(kind: str, new_database: Callable[[str], Database], tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
 
 
 def test_workers_of_this_release_go_on_while_two_newer_processes_migrate(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perdure import Engine
 from perdure.bench import child, measure
 from perdure.bench.figure import Figure
 from perdure.bench.floor import Floor
@@ -19,30 +19,21 @@ from perdure.bench.report import lines
 from perdure.bench.session import Taken, bench
 from perdure.bench.sites.sqlite import SqliteSite
 from perdure.bench.surroundings import surroundings, warnings
-from perdure.bench.workload import ALL, FIGURES, Load, result
+from perdure.bench.workload import ALL, FIGURES, Load, result, some_steps
 from perdure.errors import InvalidValue, UsageError
 from tests.process import Spawner
 
 PERDURE = "from perdure.cli.main import main; main()"
 SMALL = Load(
-    runs=20, steps=3, concurrency=10, rounds=2, chain=20, singles=5, starts=50, long=60, killed_at=40, asleep=30,
-    idle_s=0.1, floor_s=0.02,
+    runs=20, steps=3, concurrency=10, rounds=2, chain=20, singles=5, starts=50, long=60, killed_at=40, queued=300,
+    asleep=30, idle_s=0.1, floor_s=0.02,
 )  # fmt: skip
 HELD = {
     "steps per single-row commit", "processor time per step", "step in sequence, in commits",
     "start to result, in commits",
     "starts, client alone", "recovery, claim to end of run", "recovery, peak memory", "idle worker, processor",
-    "idle worker, memory", "start among sleepers, to empty",
+    "idle worker, memory", "start among sleepers, to empty", "claim, longest to shortest", "8 workers to 1",
 }  # fmt: skip
-
-
-@pytest.fixture
-def collector() -> Iterator[None]:
-    """Put the garbage collector back as it was."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.mark.serial
@@ -169,9 +160,23 @@ def test_an_interrupted_measurement_leaves_nothing(spawn: Spawner, tmp_path: Pat
     while not list(tmp_path.glob("perdure-bench-*/floor.db")):
         assert child.process.poll() is None
     child.send(signal.SIGTERM)
-    assert child.finish(20).code == 130
+    assert child.finish().code == 130
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_taken_by_default_is_known() -> None:
     assert set(FIGURES) < set(ALL) == {*child.IN_ROUNDS, *child.LONG} - {"machine", "doomed", "lull"}
+
+
+async def test_so_many_worker_processes_do_the_work_as_the_figure_says(tmp_path: Path) -> None:
+    await child.take("workers", tmp_path, replace(SMALL, runs=200, rounds=1, concurrency=5))
+    site = SqliteSite(tmp_path)
+    for count, name in enumerate(("round-1", "round-2"), start=1):
+        async with Engine(site.url(name), [some_steps], worker=False) as engine:
+            owners = {
+                event.worker
+                async for run in engine.list(workflow="some_steps", limit=200)
+                for event in await engine.get(run.id).history()
+                if event.type == "run_claimed"
+            }
+        assert len(owners) == count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -44,15 +44,6 @@ async def taken(engine: Engine, flow: perdure.Workflow[[int], Coroutine[Any, Any
     began, cpu = perf_counter(), process_time()
     await asyncio.gather(*(engine.run(flow, n) for n in range(RUNS)))
     return perf_counter() - began, process_time() - cpu
-
-
-@pytest.fixture
-def collector() -> Iterator[None]:
-    """Put the garbage collector back as it was."""
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.mark.bench

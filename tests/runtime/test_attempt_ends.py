@@ -28,7 +28,7 @@ def types(log: list[perdure.Event]) -> list[str]:
 
 
 async def until(wanted: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not wanted():
             await asyncio.sleep(0.002)
 

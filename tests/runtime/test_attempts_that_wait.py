@@ -40,13 +40,13 @@ async def test_a_retry_waits_for_the_thread_of_the_attempt_before(tmp_db: str) -
     LET_GO.clear()
     async with perdure.Engine(tmp_db, [retried], evict_after="10ms") as engine:
         run = await engine.start(retried)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while not [event for event in await run.history() if event.type == "step_attempt_failed"]:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         assert await run.status() == "running"
         LET_GO.set()
-        assert await run.result(timeout=5) == 2
+        assert await run.result(timeout=30) == 2
 
 
 async def test_a_run_whose_lease_is_in_doubt_waits_for_a_heartbeat(tmp_db: str) -> None:
@@ -62,7 +62,7 @@ async def test_a_run_whose_lease_is_in_doubt_waits_for_a_heartbeat(tmp_db: str) 
 
         store.heartbeat = heartbeat
         run = await engine.start(plain, delay="100ms")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while run.id not in worker.host.runs:
                 failing.set()
                 await asyncio.sleep(0)
@@ -71,4 +71,4 @@ async def test_a_run_whose_lease_is_in_doubt_waits_for_a_heartbeat(tmp_db: str) 
         failing.clear()
         worker.lease.granted(boot_time())
         worker.host.lease_extended()
-        assert await run.result(timeout=5) == 1
+        assert await run.result(timeout=30) == 1

@@ -49,7 +49,7 @@ async def test_what_was_asked_for_before_the_cancel_came_in_has_begun(tmp_db: st
         run = await engine.start(tidy)
         await run.cancel()
         with pytest.raises(perdure.RunCancelled):
-            await run.result(timeout=5)
+            await run.result(timeout=30)
         names = [event.name for event in await run.history() if event.type == "step_completed"]
     assert names[:1] == ["work"]
     assert released == ["begun"]

@@ -20,6 +20,6 @@ async def test_the_reason_of_a_cancel_reaches_who_waits(tmp_db: str, *, begun: b
         run = await engine.start(sleeper, delay=None if begun else "1h")
         assert await run.cancel(reason="ordered twice")
         with pytest.raises(perdure.RunCancelled, match="ordered twice") as caught:
-            await run.result(timeout=5)
+            await run.result(timeout=30)
         assert caught.value.reason == "ordered twice"
         assert (await run.info()).detail == "ordered twice"

@@ -51,7 +51,7 @@ async def test_a_cancelled_close_hands_the_runs_back_and_leaves_no_thread(tmp_pa
     begun.clear()
     engine = await Engine(url, [working], grace="1h").open()
     run = await engine.start(working)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not begun:
             await asyncio.sleep(0.001)
     assert engine_threads()
@@ -59,7 +59,7 @@ async def test_a_cancelled_close_hands_the_runs_back_and_leaves_no_thread(tmp_pa
     for _ in range(turns + 1):
         await asyncio.sleep(0)
     closing.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         with pytest.raises(asyncio.CancelledError):
             await closing
         await engine.close()
@@ -72,7 +72,7 @@ async def test_a_second_close_waits_for_the_first(tmp_path: Path) -> None:
     begun.clear()
     engine = await Engine(f"sqlite:///{tmp_path}/c.db", [working], grace="100ms").open()
     await engine.start(working)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not begun:
             await asyncio.sleep(0.001)
         first = asyncio.create_task(engine.close())
@@ -87,7 +87,7 @@ async def test_an_engine_may_be_closed_from_one_of_its_steps(tmp_path: Path) -> 
     engine = await Engine(url, [suicidal], grace="100ms").open()
     opened[:] = [engine]
     run = await engine.start(suicidal)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while engine_threads():
             await asyncio.sleep(0.01)
     async with Engine(url, worker=False) as client:

@@ -34,7 +34,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     async with Engine(f"sqlite:///{tmp_path}/b.db", [breaking], poll="50ms", hint="10ms") as opened:
         run = await opened.start(breaking, id="b")
         with pytest.raises(RunFailed):
-            await run.result(timeout=10)
+            await run.result(timeout=30)
         yield opened
 
 
@@ -55,7 +55,7 @@ def between(engine: Engine, monkeypatch: pytest.MonkeyPatch, act: Callable[[], A
 
 
 ACTS: dict[str, Callable[[Engine], Awaitable[object]]] = {
-    "result": lambda engine: engine.get("b").result(timeout=10),
+    "result": lambda engine: engine.get("b").result(timeout=30),
     "history": lambda engine: engine.get("b").history(),
     "value": lambda engine: engine.get("b").value("x"),
     "retry": lambda engine: engine.retry("b"),
@@ -78,7 +78,7 @@ async def test_a_retry_between_two_looks_does_not_make_the_run_look_parked(
 ) -> None:
     code["is broken"] = False
     between(engine, monkeypatch, lambda: engine.retry("b"))
-    assert await engine.get("b").result(timeout=10) == "whole"
+    assert await engine.get("b").result(timeout=30) == "whole"
     assert await engine.get("b").status() == Status.COMPLETED
 
 

@@ -29,7 +29,7 @@ async def test_a_run_with_a_damaged_log_is_parked(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'test.db'}"
     async with perdure.Engine(url, [many], evict_after="10ms") as engine:
         run = await engine.start(many, id="r")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while await run.status() != perdure.Status.WAITING:
                 await asyncio.sleep(0.01)
     with closing(apsw.Connection(str(tmp_path / "test.db"))) as connection:
@@ -37,7 +37,7 @@ async def test_a_run_with_a_damaged_log_is_parked(tmp_path: Path) -> None:
         connection.execute("update event_log set payload = x'37' where seq = 9")
     async with perdure.Engine(url, [many]) as engine:
         with pytest.raises(perdure.RunParked, match="corrupt: event 9"):
-            await engine.get("r").result(timeout=10)
+            await engine.get("r").result(timeout=30)
         info = await engine.get("r").info()
         assert info.status == perdure.Status.PARKED
         assert "corrupt" in str(info.detail)

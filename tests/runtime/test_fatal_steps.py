@@ -76,7 +76,7 @@ async def test_a_run_whose_step_raises_something_fatal_each_time_is_parked(
         name = type(trouble(kind)).__name__
         attempts.clear()
         with pytest.raises(RunParked, match=f"poison: 3 workers died of it in a row; the last of {name} in step"):
-            await run.result(timeout=10)
+            await run.result(timeout=30)
         history = await run.history()
     assert len(attempts) <= 3
     assert "step_failed" not in {event.type for event in history}

@@ -38,7 +38,7 @@ async def test_a_later_attempt_that_is_longer_than_an_idle_run_may_stay_is_not_e
 ) -> None:
     async with Engine(f"sqlite:///{tmp_path}/i.db", [patient], evict_after="50ms", poll="50ms", hint="10ms") as engine:
         run = await engine.start(patient, timeout=limit)
-        assert await run.result(timeout=10) == 2
+        assert await run.result(timeout=30) == 2
         events = [event.type for event in await run.history()]
     assert events == ["run_started", "run_claimed", "step_attempt_failed", "step_completed", "run_completed"]
 
@@ -48,11 +48,11 @@ async def test_a_worker_that_stops_lets_a_later_attempt_end(tmp_path: Path) -> N
     url = f"sqlite:///{tmp_path}/i.db"
     async with Engine(url, [patient], grace="5s") as engine:
         run = await engine.start(patient)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while 2 not in begun:
                 await asyncio.sleep(0.01)
     async with Engine(url, [patient]) as engine:
-        assert await engine.get(run.id).result(timeout=10) == 2
+        assert await engine.get(run.id).result(timeout=30) == 2
         assert await engine.get(run.id).status() == Status.COMPLETED
         completed = [event for event in await engine.get(run.id).history() if event.type == "step_completed"]
     assert [event.epoch for event in completed] == [1]

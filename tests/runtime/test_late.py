@@ -32,7 +32,7 @@ def afresh() -> None:
 
 
 async def until(wanted: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not wanted():
             await asyncio.sleep(0.002)
 

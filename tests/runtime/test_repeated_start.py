@@ -28,7 +28,7 @@ async def test_a_run_goes_on_under_repeated_starts(
 ) -> None:
     async with perdure.Engine("sqlite://" if memory else tmp_db, [count]) as engine:
         run = await engine.start(count, 50, id="r")
-        waiting = asyncio.create_task(run.result(timeout=5))
+        waiting = asyncio.create_task(run.result(timeout=30))
         while not waiting.done():
             await engine.start(count, 50, id="r")
         assert await waiting == 50

@@ -39,8 +39,8 @@ async def test_everybody_who_waits_is_told(tmp_db: str, worker: bool, caplog: py
         given_up.cancel()
         for failing in (*starts, waiting):
             with pytest.raises(perdure.StoreError, match="ZeroDivisionError: a bug in the store"):
-                await asyncio.wait_for(failing, 5)
+                await asyncio.wait_for(failing, 40)
         for late in (engine.start(holds, 2), run.result(), run.cancel()):
             with pytest.raises(perdure.StoreError, match="a bug in the store"):
-                await asyncio.wait_for(late, 5)
+                await asyncio.wait_for(late, 40)
     assert "nothing is written any more" in caplog.text

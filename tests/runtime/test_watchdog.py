@@ -49,7 +49,7 @@ async def test_what_blocks_the_loop_is_named(
     async with perdure.Engine(tmp_db, [calls_careless, careless_body], lease="900ms", poll="200ms") as engine:
         run = await engine.start(flow, id="r", delay="10ms")
         thread.start()
-        await run.result(timeout=15)
+        await run.result(timeout=30)
     thread.join()
     lines = [record.getMessage() for record in caplog.records if "blocks the event loop" in record.getMessage()]
     assert len(lines) == 1

@@ -43,7 +43,7 @@ def bury(engine: perdure.Engine) -> None:
 async def until_renewed(engine: perdure.Engine, old: str) -> None:
     worker = engine._worker
     assert worker is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while worker.id == old or not worker.lease.holds():
             await asyncio.sleep(0.01)
 
@@ -56,7 +56,7 @@ async def test_a_worker_declared_dead_goes_on_as_a_new_one(tmp_db: str, caplog: 
         bury(engine)
         await until_renewed(engine, old)
         assert await engine.run(short) == 1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while (await held.info()).owner != engine._worker.id:
                 await asyncio.sleep(0.01)
     assert "declared dead" in caplog.text

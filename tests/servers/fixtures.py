@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -150,6 +151,18 @@ def new_database(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[Ca
     yield make
     for database in made:
         database.drop()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Give each kind of database that outlives a process."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(kind: str, new_database: Callable[[str], Database], tmp_path: Path) -> str:
+    """Give the URL of an empty database of a kind."""
+    return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def test_what_is_missing_fails_in_one_line(spawn: Spawner, tmp_path: Path) -> No
     )
     argv = (sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest", "-q")
     plain = ("-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path / "test_inner.py"))
-    result = spawn(*argv, *plain, env={"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}, folder=ROOT).finish(20)
+    result = spawn(*argv, *plain, env={"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}, folder=ROOT).finish()
     assert result.code == 1
     assert "Install mariadb-server" in result.out
     assert "Traceback" not in result.out

@@ -130,14 +130,32 @@ def test_line_ends_do_not_change_a_checksum(tmp_path: Path, monkeypatch: pytest.
     assert len(checksums) == 1
 
 
-def test_two_statements_of_one_name_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the folder of a backend called fake, with one statement of its own beside one that is shared."""
+    monkeypatch.setattr("perdure.store.sqltext.files", lambda _: tmp_path)
     folder = tmp_path / "sql" / "fake"
     folder.mkdir(parents=True)
-    monkeypatch.setattr("perdure.store.sqltext.files", lambda _: tmp_path)
+    (folder.parent / "catalog.sql").write_text(
+        "-- What all have, is it?\n\n-- c: shared\nselect 1 from perdure.run where id in (?)\n"
+    )
+    (folder.parent / "queries.sql").write_text("")
     (folder / "queries.sql").write_text("-- a: one\nselect 1;\n\n-- b: two\nselect 2\n")
-    assert queries("fake") == {"a": "select 1", "b": "select 2"}
-    (folder / "queries.sql").write_text("-- a: one\nselect 1;\n\n-- a: two\nselect 2\n")
-    with pytest.raises(ValueError, match="called a"):
+    (folder / "catalog.sql").write_text("")
+    return folder
+
+
+def test_a_backend_has_the_shared_statements_in_its_own_words(sql: Path) -> None:
+    own = {"a": "select 1", "b": "select 2"}
+    assert queries("fake") == own | {"c": "select 1 from run where id in (?)"}
+    said = queries("fake", schema="s.", one_of="= any(?)")
+    assert said == own | {"c": "select 1 from s.run where id = any(?)"}
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_two_statements_of_one_name_are_an_error(sql: Path, name: str) -> None:
+    (sql / "catalog.sql").write_text(f"-- {name}: once more\nselect 2\n")
+    with pytest.raises(ValueError, match=f"called {name}"):
         queries("fake")
 
 

@@ -27,7 +27,7 @@ def run(spawn: Spawner, source: Path, *tests: str) -> Finished:
 
 def plant(mutant: Mutant, folder: Path) -> None:
     """Copy the package and change one place of it."""
-    shutil.copytree(PACKAGE, folder / "perdure", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, folder / "perdure")
     file = folder / "perdure" / mutant.file
     text = file.read_text("utf-8")
     assert text.count(mutant.old) == 1, f"{mutant.file} has {text.count(mutant.old)} times: {mutant.old}"
@@ -42,7 +42,7 @@ def test_the_fault_is_found(mutant: Mutant, spawn: Spawner, tmp_path: Path) -> N
 
 
 def test_without_a_fault_the_same_tests_pass_on_a_copy(spawn: Spawner, tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "perdure", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, tmp_path / "perdure")
     check = f"import perdure; assert perdure.__file__.startswith({str(tmp_path)!r}), perdure.__file__"
     assert spawn(sys.executable, "-c", check, env={"PYTHONPATH": str(tmp_path)}).finish().code == 0
     finished = run(spawn, tmp_path, *dict.fromkeys(mutant.test for mutant in MUTANTS))

@@ -28,7 +28,8 @@ async def test_a_run_is_started_again_from_a_step_under_an_id_of_its_own(shop: A
         assert info.created_at > (await first.info()).updated_at
         forked = next(event for event in await fork.history() if event.type == EventType.RUN_FORKED)
         assert forked.detail == {
-            "actor": "ana", "reason": "packed wrongly", "copied_from": "o-1", "events": 3, "version": "1.3.0"
+            "actor": "ana", "reason": "packed wrongly", "copied_from": "o-1", "events": 3, "version": "1.3.0",
+            "bound_by": "fork",
         }  # fmt: skip
         assert [run.id async for run in engine.list(tag={"customer": "7"})] == ["o-1-again", "o-1"]
         with pytest.raises(perdure.IdConflict):

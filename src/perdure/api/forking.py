@@ -50,7 +50,7 @@ async def fork(
         bound = await _same(connection, row) if target is None else Bound(*target[1:])
         facts = {
             "actor": actor or default_actor(), "reason": reason or "", "copied_from": run_id, "events": len(kept),
-            "version": bound.label,
+            "version": bound.label, "bound_by": "fork" if target is None else "version",
         }  # fmt: skip
         create = create_of(connection, row, kept, new_id, bound, facts, fresh=id is None)
         if target is not None:

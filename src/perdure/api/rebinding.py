@@ -102,18 +102,7 @@ class Rebinding:
         """
         stale: UpgradeStale | None = None
         for _ in range(_TRIES):
-            row, events = await row_and_log(self._connection, run_id)
-            if row.version_id != from_version:
-                raise BindingGuard(
-                    f"run {run_id} is bound to {row.workflow}@{row.workflow_version}; "
-                    "the binding changes only through an upgrade."
-                )
-            if row.status == Status.RUNNING:
-                await free(
-                    self._connection, row, self._terms.actor, self._terms.reason, self._terms.wait_s,
-                    self._engine.message_sent,
-                )  # fmt: skip
-                row, events = await row_and_log(self._connection, run_id)
+            row, events = await self._free(run_id, from_version)
             stale = _moved(row, events, seen[1]) or stale
             if (row.epoch, len(events)) != seen or self._terms.recast.changes:
                 verdict = await self._checked(row, events, self._write(row, events))
@@ -127,6 +116,25 @@ class Rebinding:
             await self._again(outcome)
         message = f"run {run_id!r} changes too fast to be upgraded"
         raise UsageError(message, hint="try again")
+
+    async def _free(self, run_id: str, from_version: int) -> tuple[RunRow, list[Event]]:
+        """Return a run with its log once no worker is at it.
+
+        Raises:
+            UpgradeBusy: it is inside a step.
+            BindingGuard: it is bound to something else by now.
+        """
+        connection, terms = self._connection, self._terms
+        row, events = await row_and_log(connection, run_id)
+        if row.version_id != from_version:
+            raise BindingGuard(
+                f"run {run_id} is bound to {row.workflow}@{row.workflow_version}; "
+                "the binding changes only through an upgrade."
+            )
+        if row.status != Status.RUNNING:
+            return row, events
+        await free(connection, row, terms.actor, terms.reason, terms.wait_s, self._engine.message_sent)
+        return await row_and_log(connection, run_id)
 
     async def _again(self, outcome: Any) -> None:
         if isinstance(outcome, Failed):

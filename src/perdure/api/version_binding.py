@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from perdure.api.reading import decode_log, row_and_log
 from perdure.api.version_info import BindingInfo, OperationVersion
 from perdure.model.code import UNBOUND
+from perdure.version.origin import origin_of
 
 if TYPE_CHECKING:
     from perdure.runtime.connection import Connection
@@ -20,7 +19,6 @@ async def binding_of(connection: Connection, run_id: str) -> BindingInfo:
     row, events = await row_and_log(connection, run_id)
     shelf: Shelf = await connection.read(connection.store.catalog.shelf, row.workflow)
     version = shelf.known.versions.get(row.version_id)
-    facts: dict[str, Any] = msgspec.json.decode(events[0].detail) if events[0].detail else {}
     is_bound = row.version_id != UNBOUND
     operations = tuple(
         OperationVersion(
@@ -32,7 +30,5 @@ async def binding_of(connection: Connection, run_id: str) -> BindingInfo:
     return BindingInfo(
         run_id=row.id, workflow=row.workflow, label=row.workflow_version if is_bound else "",
         sha256=None if version is None else version.sha256, status=None if version is None else version.status,
-        bound_by=facts.get("bound_by", "first_claim") if is_bound else None, channel=facts.get("channel"),
-        revision=facts.get("revision"), arm=facts.get("arm"), routing_key=facts.get("routing_key"),
-        operations=operations,
+        operations=operations, **(origin_of(events)._asdict() if is_bound else {"bound_by": None}),
     )  # fmt: skip

@@ -270,13 +270,15 @@ class BindingInfo:
         label: the label it was bound through; empty while it is bound to none.
         sha256: identity of the version; None if it is bound to none.
         status: whether the version takes new runs; None if the run is bound to none.
-        bound_by: what decided: ``version`` (it was asked for), ``schedule``, ``route``, ``newest``, or ``first_claim``
-            (no version was known when it was started); None if it is bound to none.
+        bound_by: what decided: ``version`` (it was asked for), ``schedule``, ``route``, ``newest``, ``first_claim`` (no
+            version was known when it was started), ``fork`` (it has that of the run it is a fork of), or ``upgrade``;
+            None if it is bound to none.
         channel: name of the route, if a route decided.
         revision: revision of that route.
         arm: number of the route's arm, from 0.
         routing_key: what it was routed by, if that is not its id.
         operations: what the run has recorded, each with the version it was recorded under.
+        copied_from: id of the run that it is a fork of, unless it was upgraded since.
     """
 
     run_id: str
@@ -290,6 +292,7 @@ class BindingInfo:
     arm: int | None = None
     routing_key: str | None = None
     operations: tuple[OperationVersion, ...] = ()
+    copied_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

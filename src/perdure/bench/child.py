@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from pathlib import Path
 
 import msgspec
 
-from perdure.bench import long, measure
+from perdure.bench import long, measure, workers
+from perdure.bench.claims import claims
 from perdure.bench.figure import Figure
 from perdure.bench.measure import Place
+from perdure.bench.process import end_with_parent
 from perdure.bench.site import open_site
 from perdure.bench.workload import Load
 
 IN_ROUNDS = {
     "machine": measure.machine, "steps": measure.steps, "sync": measure.sync, "sequence": measure.sequence,
-    "latency": measure.latency, "starts": measure.starts,
+    "latency": measure.latency, "starts": measure.starts, "workers": workers.workers,
 }  # fmt: skip
-LONG = {"doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle}
+LONG = {
+    "doomed": long.doomed, "recovery": long.recovery, "lull": long.lull, "idle": long.idle, "claims": claims,
+}  # fmt: skip
 
 
 async def take(figure: str, folder: Path, load: Load, url: str = "sqlite:") -> list[Figure]:
@@ -37,12 +40,6 @@ def main(figure: str, folder: str, load: str, url: str) -> None:
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 
 
-def _end_with_parent() -> None:
-    """Wait for the end of standard input, a pipe the parent holds. Nobody is left to read the figure then."""
-    os.read(sys.stdin.fileno(), 1)  # unbuffered: a buffer's lock would be in the way at exit
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     main(*sys.argv[1:])

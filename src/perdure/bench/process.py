@@ -1,8 +1,9 @@
-"""What the operating system says of this process."""
+"""This process: what the operating system says of it, and when it ends."""
 
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import sys
 from pathlib import Path
@@ -34,3 +35,9 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(PAUSE_COLLECTOR, 50, 50)
+
+
+def end_with_parent() -> None:
+    """Wait for the end of standard input, a pipe the parent holds, and end. Nobody is left to read a figure then."""
+    os.read(sys.stdin.fileno(), 1)  # unbuffered: a buffer's lock would be in the way at exit
+    os._exit(1)

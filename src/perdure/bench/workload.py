@@ -8,7 +8,9 @@ sync     the same with sync steps
 sequence one run of many steps in sequence, timed step by step from inside the body
 latency  one-step runs, one after the other, from start to result
 starts   concurrent start calls, without a worker in the process
+workers  what waits in a queue, done by one worker process and by two
 recovery a long run, killed with ``kill -9`` near its end, resumed by another process
+claims   claims from a queue in which ever more runs wait, and by many workers at once
 idle     many runs that sleep for an hour, and starts among them
 ======== ==============================================================================
 """
@@ -25,7 +27,7 @@ from perdure.api.decorators import step, workflow
 
 FIGURES = ("steps", "sync", "sequence", "latency", "starts", "recovery")
 """What is measured unless told otherwise."""
-ALL = (*FIGURES, "idle")
+ALL = (*FIGURES, "workers", "claims", "idle")
 STEP_TIMES: list[float] = []
 """Seconds of each step of the last `sequence` run of this process."""
 
@@ -44,6 +46,7 @@ class Load:
         starts: concurrent ``start`` calls.
         long: steps of the run to recover.
         killed_at: step in which its worker is killed.
+        queued: runs that wait, at the most, in ``claims``.
         asleep: sleeping runs of ``idle``.
         idle_s: how long the worker is watched doing nothing.
         floor_s: length of one sample of the machine's limits.
@@ -59,6 +62,7 @@ class Load:
     starts: int = 10_000
     long: int = 10_000
     killed_at: int = 9_900
+    queued: int = 1_000_000
     asleep: int = 100_000
     idle_s: float = 20.0
     floor_s: float = 0.3

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from perdure.api.engine import Engine
+from perdure.api.reading import RunInfo
 from perdure.demo.cast import Cast
 from perdure.demo.ledger import Audit, Demand, audit
 from perdure.demo.orders import Order, callbacks, load
@@ -133,17 +134,27 @@ async def play(*, orders: int, seed: int, folder: Path | None, tell: Tell) -> Ou
             finally:
                 await cast.close()
             found = [info async for info in engine.list()]
-        demands = [Demand(order.order_id, order.cents) for order in paid]
-        by_ledger = audit(place / "ledger.db", demands)
-        began_on = {order.order_id: info.version for info in found for order in paid if order.payment_id == info.id}
-        return Outcome(
-            audit=by_ledger, runs=dict(Counter(info.status.value for info in found)), under_way=cast.under_way,
-            begun=dict(sorted(Counter(began_on.values()).items())),
-            strayed=sum(by_ledger.releases.get(order) != (release,) for order, release in began_on.items()),
-            new=sent["new"],
-            duplicates=sent["duplicate"], conflicts=sent["conflict"], kills=cast.kills, cut=cast.cut,
-            seconds=monotonic() - began,
-        )  # fmt: skip
+        return _outcome(
+            paid,
+            found,
+            audit(place / "ledger.db", [Demand(order.order_id, order.cents) for order in paid]),
+            sent,
+            cast,
+            monotonic() - began,
+        )
+
+
+def _outcome(
+    paid: list[Order], found: list[RunInfo], by_ledger: Audit, sent: Counter[str], cast: Cast, seconds: float
+) -> Outcome:
+    began_on = {order.order_id: info.version for info in found for order in paid if order.payment_id == info.id}
+    return Outcome(
+        audit=by_ledger, runs=dict(Counter(info.status.value for info in found)), under_way=cast.under_way,
+        begun=dict(sorted(Counter(began_on.values()).items())),
+        strayed=sum(by_ledger.releases.get(order) != (release,) for order, release in began_on.items()),
+        new=sent["new"], duplicates=sent["duplicate"], conflicts=sent["conflict"], kills=cast.kills, cut=cast.cut,
+        seconds=seconds,
+    )  # fmt: skip
 
 
 async def _deliver(engine: Engine, arriving: list[Order], counts: Counter[str], enough: asyncio.Event) -> None:

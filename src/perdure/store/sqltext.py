@@ -1,6 +1,7 @@
-"""Named statements: SQL lives in ``store/sql/<backend>/queries.sql`` and ``catalog.sql``, not in Python.
+"""Named statements: SQL lives in ``store/sql/``, not in Python.
 
-A statement begins with a line ``-- name: purpose`` and ends before the next such line.
+What all backends say alike is in ``queries.sql`` and ``catalog.sql`` there, what one says in its own way in the files
+of these names in its own folder. A statement begins with ``-- name: purpose`` and ends before the next such line.
 """
 
 from __future__ import annotations
@@ -10,23 +11,30 @@ from importlib.resources import files
 
 _FILES = ("queries.sql", "catalog.sql")
 _HEAD = re.compile(r"^-- ([a-z_]+): .+$", re.MULTILINE)
+_SCHEMA = "perdure."
+_ONE_OF = "in (?)"
 
 
-def queries(backend: str) -> dict[str, str]:
-    """Return a backend's statements by name.
+def queries(backend: str, *, schema: str = "", one_of: str = _ONE_OF) -> dict[str, str]:
+    """Return a backend's statements by name: its own, and those that all of them have.
+
+    Args:
+        backend: name of its folder.
+        schema: what the names of its tables begin with.
+        one_of: how it looks in a list of texts.
 
     Raises:
         ValueError: two statements have one name.
     """
-    folder = files("perdure.store") / "sql" / backend
-    text = "\n".join(file.read_text("utf-8") for name in _FILES if (file := folder / name).is_file())
+    folder = files("perdure.store") / "sql"
+    own = [(folder / backend / name).read_text("utf-8") for name in _FILES]
+    alike = [(folder / name).read_text("utf-8").replace(_SCHEMA, schema).replace(_ONE_OF, one_of) for name in _FILES]
     found: dict[str, str] = {}
-    heads = list(_HEAD.finditer(text))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        body = text[head.end() : following.start() if following else len(text)]
-        name = head[1]
-        if name in found:
-            message = f"two statements are called {name}"
-            raise ValueError(message)
-        found[name] = body.strip().removesuffix(";")
+    for text in (*own, *alike):
+        _, *parts = _HEAD.split(text)  # what stands before the first statement is about the file
+        for name, body in zip(parts[::2], parts[1::2], strict=True):
+            if name in found:
+                message = f"two statements are called {name}"
+                raise ValueError(message)
+            found[name] = body.strip().removesuffix(";")
     return found

@@ -90,7 +90,7 @@ def test_workers_of_one_name_are_replaced_one_by_one_under_load(scene: Scene, ki
         client.expect("ended", 20)
         successor = scene.start("worker", "same", lease=LEASE_S, concurrency=20)
         workers[place].send(signal.SIGTERM)
-        assert workers[place].finish(20).code == 0
+        assert workers[place].finish().code == 0
         workers[place] = successor
     scene.end(client)
     assert scene.check(client) >= 30

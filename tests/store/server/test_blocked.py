@@ -22,7 +22,7 @@ from tests.servers.fixtures import KINDS, Database
 from tests.servers.postgres import USER
 
 pytestmark = pytest.mark.serial
-PATIENCE_S = 2.0
+PATIENCE_S = 6.0
 NEIGHBOURS = 100
 
 
@@ -92,7 +92,7 @@ def test_a_start_whose_id_is_held(store: Store, client: Client, database: Databa
         tries = [timed(store, [blocked]) for _ in range(5)]
         assert all(again == [Blocked("order-1")] for again, _ in tries)
         again_s = min(took_s for _, took_s in tries)
-        assert again_s < 0.2
+        assert again_s < 0.5
         print(f"{2 * NEIGHBOURS} neighbours after {took_s:.2f} s; tried again in {again_s * 1000:.0f} ms")
         client.commit()
         (found,) = store.commit([blocked]) or []

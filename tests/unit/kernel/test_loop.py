@@ -146,7 +146,7 @@ async def waits_in_a_generator() -> None:
 async def test_a_body_that_leaves_memory_starts_nothing_while_it_is_unwound() -> None:
     async with perdure.Engine("memory://unwinds", [waits_in_a_generator], grace=0) as engine:
         handle = await engine.start(waits_in_a_generator)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not any(event.type == EventType.RUN_CLAIMED for event in await handle.history()):
                 await asyncio.sleep(0.001)
             worker: Any = engine._worker

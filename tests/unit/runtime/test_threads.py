@@ -19,7 +19,7 @@ class Answers:
         self.places.add(threading.current_thread())
 
     async def wait(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             while len(self.got) < count:
                 await asyncio.sleep(0.001)
 

@@ -32,7 +32,7 @@ _COUNT = click.IntRange(1, 1_000_000)
 @click.option("--steps", type=_COUNT, default=Load().steps, show_default=True, help="Steps of each run.")
 @click.option("--concurrency", type=_COUNT, default=Load().concurrency, show_default=True, help="Runs active at once.")
 @click.option("--rounds", type=_COUNT, default=Load().rounds, show_default=True, help="Times each figure is taken.")
-@click.option("--only", metavar="NAMES", help=f"Of {', '.join(ALL)}; with commas. All but idle by default.")
+@click.option("--only", metavar="NAMES", help=f"Of {', '.join(ALL)}; with commas. By default {', '.join(FIGURES)}.")
 @click.option("--profile", is_flag=True, help="Also show where the processor time of a step goes.")
 @options.as_json
 def command(

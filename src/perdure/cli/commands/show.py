@@ -16,6 +16,8 @@ from perdure.cli.versions import told
 from perdure.model.status import EventType, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.api.engine import Engine
     from perdure.api.reading import Event, RunInfo
     from perdure.api.version_info import BindingInfo
@@ -38,59 +40,53 @@ def command(*, run_id: str, db: str, as_json: bool) -> None:
             return info, [], None
         return info, await run.history(), await engine.versions.of(run_id)
 
-    info, events, binding = read(db, work)
-    waits = waits_of(info, events, datetime.now(UTC))
-    values = {event.name: event.result for event in events if event.type == EventType.VALUE_PUBLISHED}
+    document = _document(*read(db, work))
+    if as_json:
+        print_json(document)
+    else:
+        print_facts(_facts(**document))
+
+
+def _document(info: RunInfo, events: list[Event], binding: BindingInfo | None) -> dict[str, Any]:
     last = next((event for event in reversed(events) if event.type == EventType.CHECKPOINT_REACHED), None)
     failure = next((event.error for event in reversed(events) if event.type == EventType.RUN_FAILED), None)
-    failure = failure if info.status == Status.FAILED else None
-    result = events[-1].result if info.status == Status.COMPLETED and events else None
-    if as_json:
-        checkpoint = None if last is None else {"name": last.name, "data": last.result, "at": last.at}
-        bound = None if binding is None else replace(binding, operations=())
-        document = {
-            "run": info,
-            "binding": bound,
-            "checkpoint": checkpoint,
-            "waits_for": waits,
-            "values": values,
-            "result": result,
-        }
-        print_json({**document, "failure": failure, "events": len(events)})
-        return
-    print_facts(
-        [
-            *_facts(info, events),
-            ("version", None if binding is None or binding.sha256 is None else told(binding)),
-            ("checkpoint", None if last is None else _checkpoint(last)),
-            *(("waits for", _wait(wait)) for wait in waits),
-            *((f"value {name}", value) for name, value in values.items()),
-            ("result", result),
-            ("failure", failure),
-        ]
-    )
+    return {
+        "run": info,
+        "binding": None if binding is None else replace(binding, operations=()),
+        "checkpoint": None if last is None else {"name": last.name, "data": last.result, "at": last.at},
+        "waits_for": waits_of(info, events, datetime.now(UTC)),
+        "values": {event.name: event.result for event in events if event.type == EventType.VALUE_PUBLISHED},
+        "result": events[-1].result if info.status == Status.COMPLETED and events else None,
+        "failure": failure if info.status == Status.FAILED else None,
+        "events": len(events),
+    }
 
 
-def _facts(info: RunInfo, events: list[Event]) -> list[tuple[str, Any]]:
+def _facts(
+    run: RunInfo, binding: BindingInfo | None, checkpoint: dict[str, Any] | None, waits_for: Sequence[Wait],
+    values: dict[str, Any], result: Any, failure: str | None, events: int,
+) -> list[tuple[str, Any]]:  # fmt: skip
     return [
-        ("run", info.id),
-        ("workflow", f"{info.workflow} {info.version}".strip()),
-        ("status", info.status.value),
-        ("detail", info.detail),
-        ("queue", info.queue),
-        ("priority", info.priority or None),
-        ("tags", pairs(info.tags)),
-        ("owner", info.owner),
-        ("claims", info.epoch or None),
+        ("run", run.id),
+        ("workflow", f"{run.workflow} {run.version}".strip()),
+        ("status", run.status.value),
+        ("detail", run.detail),
+        ("queue", run.queue),
+        ("priority", run.priority or None),
+        ("tags", pairs(run.tags)),
+        ("owner", run.owner),
+        ("claims", run.epoch or None),
         # Of a purged run the store keeps one time only: when it was purged.
-        ("created", None if info.purged else info.created_at),
-        ("purged" if info.purged else "updated", info.updated_at),
-        ("events", len(events) or None),
+        ("created", None if run.purged else run.created_at),
+        ("purged" if run.purged else "updated", run.updated_at),
+        ("events", events or None),
+        ("version", None if binding is None or binding.sha256 is None else told(binding)),
+        ("checkpoint", None if checkpoint is None else f"{checkpoint['name']} at {when(checkpoint['at'])}"),
+        *(("waits for", _wait(wait)) for wait in waits_for),
+        *((f"value {name}", value) for name, value in values.items()),
+        ("result", result),
+        ("failure", failure),
     ]
-
-
-def _checkpoint(event: Event) -> str:
-    return f"{event.name} at {when(event.at)}"
 
 
 def _wait(wait: Wait) -> str:

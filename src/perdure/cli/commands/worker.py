@@ -100,16 +100,9 @@ def command(
         elif not await opened(begin, stop):
             logger.info("stopped before the database was there")
             return
+        name = engine.worker_name
         try:
-            name = engine.worker_name
-            logger.info(
-                "worker %s is ready: %s, queues %s, workflows %s",
-                name, shown_url(engine.url), ",".join(queues), ",".join(names),
-            )  # fmt: skip
-            if promote:
-                await _promote(engine, names)
-            await _tell_other_runs(engine)
-            await until_stopped(asyncio.Event().wait(), engine, stop)
+            await _execute(engine, queues, names, stop, promote=promote)
         finally:
             await engine.close()
         logger.info("worker %s has stopped (%s)", name, "asked to" if stop.by is None else stop.by.name)
@@ -120,6 +113,17 @@ def command(
     _spare_the_collector()
     serve(work, microseconds(grace) / 1e6, told)
     return 0
+
+
+async def _execute(engine: Engine, queues: tuple[str, ...], names: list[str], stop: Stop, *, promote: bool) -> None:
+    logger.info(
+        "worker %s is ready: %s, queues %s, workflows %s",
+        engine.worker_name, shown_url(engine.url), ",".join(queues), ",".join(names),
+    )  # fmt: skip
+    if promote:
+        await _promote(engine, names)
+    await _tell_other_runs(engine)
+    await until_stopped(asyncio.Event().wait(), engine, stop)
 
 
 async def _promote(engine: Engine, names: list[str]) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from perdure.runtime.hosts.job import DRAIN, Job, Told, framed
-from perdure.runtime.hosts.process import HostProcess, Pipes, Spawner, environment
+from perdure.runtime.hosts.job import Job, Told, framed
+from perdure.runtime.hosts.process import HostProcess, Piped, Pipes, Spawner, environment
 from perdure.runtime.hosts.warmth import News, Warmth
 
 if TYPE_CHECKING:
@@ -33,13 +33,12 @@ _CODE_S: Final = 1.0
 _UNKNOWN: Final = -signal.SIGKILL
 
 
-class Forked:
+class Forked(Piped):
     """A host forked by a server. It is no child of ours, so the server says how it ended."""
 
-    def __init__(self, pid: int, pipes: Pipes, code: asyncio.Future[int]) -> None:
-        self.pid = pid
-        self._pipes = pipes
-        self._code = code
+    def __init__(self, pid: int, pipes: Pipes, said: asyncio.Future[int]) -> None:
+        super().__init__(pid, pipes)
+        self._said = said
         self._handle = os.pidfd_open(pid)
         """Stands for this process, whoever has its number later."""
         self._gone = asyncio.Event()
@@ -49,32 +48,13 @@ class Forked:
         asyncio.get_running_loop().remove_reader(self._handle)
         self._gone.set()
 
-    async def told(self) -> Told | None:
-        """See `HostProcess`."""
-        return await self._pipes.told()
+    def _send(self, number: signal.Signals) -> None:
+        signal.pidfd_send_signal(self._handle, number)
 
-    def drain(self) -> None:
-        """See `HostProcess`."""
-        self._pipes.give(DRAIN)
-
-    def terminate(self) -> None:
-        """See `HostProcess`."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """See `HostProcess`."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, number)
-
-    async def ended(self) -> int:
-        """See `HostProcess`."""
+    async def _code(self) -> int:
         await self._gone.wait()
-        await self._pipes.heard()
         with suppress(TimeoutError):
-            return await asyncio.wait_for(asyncio.shield(self._code), _CODE_S)
+            return await asyncio.wait_for(asyncio.shield(self._said), _CODE_S)
         return _UNKNOWN  # the server is gone too
 
     def close(self) -> None:
@@ -82,7 +62,7 @@ class Forked:
         if not self._gone.is_set():
             asyncio.get_running_loop().remove_reader(self._handle)
         os.close(self._handle)
-        self._pipes.close()
+        super().close()
 
 
 class ForkServer:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -133,13 +134,12 @@ class _Words(asyncio.Protocol):
         logger.log(known or logging.INFO, "release %s: %s", self._release, text if known is None else rest)
 
 
-class Spawned:
-    """A host started from nothing."""
+class Piped(ABC):
+    """A host of this machine: it is spoken to through pipes, and ended by signals."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pipes: Pipes) -> None:
-        self._process = process
+    def __init__(self, pid: int, pipes: Pipes) -> None:
+        self.pid: int = pid
         self._pipes = pipes
-        self.pid: int = process.pid
 
     async def told(self) -> Told | None:
         """See `HostProcess`."""
@@ -159,17 +159,43 @@ class Spawned:
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
-            self._process.send_signal(number)
+            self._send(number)
+
+    @abstractmethod
+    def _send(self, number: signal.Signals) -> None:
+        """Send it a signal, and to no other process that has its number by now.
+
+        Raises:
+            ProcessLookupError: it has ended.
+        """
 
     async def ended(self) -> int:
         """See `HostProcess`."""
-        code = await self._process.wait()
+        code = await self._code()
         await self._pipes.heard()
         return code
+
+    @abstractmethod
+    async def _code(self) -> int:
+        """Wait until it has ended; return its exit code."""
 
     def close(self) -> None:
         """See `HostProcess`."""
         self._pipes.close()
+
+
+class Spawned(Piped):
+    """A host started from nothing."""
+
+    def __init__(self, process: asyncio.subprocess.Process, pipes: Pipes) -> None:
+        super().__init__(process.pid, pipes)
+        self._process = process
+
+    def _send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def _code(self) -> int:
+        return await self._process.wait()
 
 
 class Spawner:

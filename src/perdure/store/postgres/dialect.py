@@ -79,9 +79,8 @@ class PostgresDialect:
             raise UsageError(message, hint=f"it gives {', '.join(_SYNCHRONOUS_COMMIT)}")
         self.capabilities: Capabilities = _CAPABILITIES._replace(tables=f'"{where.schema}".')
         self.place: str = where.shown
-        self.sql: dict[str, str] = {
-            name: schema.in_schema(text, where.schema) for name, text in queries("postgres").items()
-        }
+        statements = queries("postgres", schema="perdure.", one_of="= any(?::text [])")
+        self.sql: dict[str, str] = {name: schema.in_schema(text, where.schema) for name, text in statements.items()}
         self._where = where
         self._durability = options.durability
         settings = {

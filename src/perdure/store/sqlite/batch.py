@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from perdure.model.write import Change
 
-SQL = queries("sqlite")
+SQL = queries("sqlite", one_of="in (select value from json_each(?))")
 _SIZES = (64, 32, 16, 8, 4, 2, 1)
 """Rows per statement: few statements, because each gives the GIL up once and a busy event loop is slow to give it back;
 and few sizes, so that all of them stay prepared."""

@@ -1,4 +1,4 @@
--- Every statement the MySQL and MariaDB backend runs. A question mark stands for a value, with a number behind it for
+-- The statements that are the MySQL and MariaDB backend's own. A question mark stands for a value, with a number behind it for
 -- the value of that number; for a list of texts it stands for all of them with commas between, and `rows(?)` for a table of one column `value`.
 -- `timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))` is the server's clock when the statement began.
 
@@ -54,9 +54,6 @@ insert into refusal select reason from refusal where reason = 'the batch does no
 -- check_versions: nothing of versions, labels and routes may have changed since
 insert into refusal select reason from refusal
 where reason = 'the batch does not fit' and (select version_count from meta where id = 1) <> ?
-
--- version_count: grows with every change of versions, labels and routes
-select version_count from meta where id = 1
 
 -- bind_run: bind a run that is bound to no version
 update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
@@ -157,29 +154,6 @@ for update skip locked
 -- there: those of these runs that there are
 select id from run where id in (?)
 
--- commit_at: who wrote a place of a log
-select commit_id from event where run_id = ? and seq = ?
-
--- going_on: those of some runs that are neither ended nor parked
-select id from run
-where id in (?) and status in ('pending', 'running', 'waiting', 'paused')
-
--- get_run: one run
-select
-    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
-from run where id = ?
-
--- get_request: what a purged run left
-select
-    run_id, workflow, input_digest, status, purged_at, actor, reason
-from request where run_id = ?
-
--- load: a log from a place on
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from event where run_id = ? and seq >= ? order by seq limit ?
-
 -- load_tails: the ends of several logs, each in order
 select
     e.run_id, e.seq, e.type, e.op, e.kind, e.name, e.attempt, e.at, e.epoch, e.commit_id, e.state, e.digest,
@@ -187,16 +161,6 @@ select
 from (select run_id, max(seq) as top from event where run_id in (?) group by run_id) as t
 inner join event as e on e.run_id = t.run_id and e.seq > t.top - ?
 order by e.run_id, e.seq
-
--- load_tail: the end of a log, backwards
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from event where run_id = ? order by seq desc limit ?
-
--- inbox: waiting messages
-select
-    run_id, n, kind, sent_at, detail
-from inbox where run_id = ? order by n
 
 -- limit_claim: every transaction is limited already
 do ?
@@ -211,12 +175,6 @@ select v.* from (
         ? as queues, ? as workflows, ? as versions, ? as parent
 ) as v
 where not exists (select 1 from worker as w where w.id = v.id)
-
--- is_gone: whether a worker's runs may be taken over
-select 1 from worker where id = ? and state <> 'live'
-
--- is_live: whether a worker may claim
-select 1 from worker where id = ? and state = 'live'
 
 -- heartbeat: extend a live worker's lease, never an upsert
 update worker
@@ -390,12 +348,6 @@ where
     and (owner is not null or wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)))
 for update skip locked
 
--- queues: the settings of all queues
-select
-    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
-    hold_while_waiting, paused, declared, changed_at, changes
-from queue
-
 -- queues_of: the settings of these queues
 select
     name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
@@ -445,9 +397,6 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- insert_change: record a change of a queue
 insert into queue_change (queue, n, at, actor, reason, commit_id, `change`) values (?, ?, ?, ?, ?, ?, ?)
 
--- change_by: whether a change was recorded before
-select 1 from queue_change where queue = ? and commit_id = ?
-
 -- changes: the last changes of a queue
 select
     queue, n, at, actor, reason, commit_id, `change`
@@ -465,14 +414,6 @@ left join run as r on
     and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))
 where s.queue = ?1
 group by 1
-
--- returning: runs of a queue that kept their places while they waited, and are due
-select s.run_id from slot as s
-inner join run as r on s.run_id = r.id and s.epoch = r.epoch
-where s.queue = ?1 and r.status = 'waiting' and r.wake_at <= ?2
-
--- has_slot: whether a run has a place in its queue's limits for an epoch
-select 1 from slot where run_id = ? and epoch = ?
 
 -- put_slot: give a run a place in its queue's limits
 replace into slot (run_id, queue, epoch) values (?, ?, ?)
@@ -492,14 +433,8 @@ where
 replace into slot (run_id, queue, epoch)
 select r.id, r.queue, r.epoch from run as r where r.owner is not null and r.queue = ?
 
--- starts: claims of a queue in the window of its rate
-select at, n from queue_start where queue = ? and at > ? order by at
-
 -- count_start: count claims of a queue with a rate
 insert into queue_start (queue, at, n) values (?1, ?2, ?3) on duplicate key update n = n + ?3
-
--- forget_starts: drop what has left the window
-delete from queue_start where queue = ? and at <= ?
 
 -- free_key: take a deduplication key from a run that has ended
 delete from deduplication
@@ -549,50 +484,14 @@ where tag.`key` = ? and tag.value = ?
 -- and_tag: condition: another tag
 and exists (select 1 from tag as o where o.`key` = ? and o.value = ? and o.run_no = run.no)
 
--- and_status: condition: one of some states
-and status in (?)
-
--- and_workflow: condition: of this workflow
-and workflow = ?
-
--- and_version: condition: bound by this label
-and workflow_version = ?
-
 -- and_version_ids: condition: bound to one of some versions
 and version_id in (?)
-
--- and_queue: condition: of this queue
-and queue = ?
-
--- and_since: condition: created at or after
-and created_at >= ?
-
--- and_until: condition: created before
-and created_at < ?
-
--- and_before: condition: further down in the listing than this row
-and (created_at, id) < (?, ?)
-
--- newest: order of a listing
-order by created_at desc, id desc
-limit ?
-
--- count_runs: runs by state
-select status, count(*) from run group by status
 
 -- waiting: what is due, by queue and code
 select due_queue, code, count(*), min(wake_at) from run
 where due_queue is not null and wake_at <= timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
 group by due_queue, code
 order by due_queue, code
-
--- workers: known workers
-select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
-from worker order by id
-
--- migrations: what was applied
-select number, name, checksum from schema_migration order by number
 
 -- note_migration: remember what was applied
 insert into schema_migration (number, name, checksum, applied_at)

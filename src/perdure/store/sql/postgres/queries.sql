@@ -1,4 +1,5 @@
--- Every statement the PostgreSQL backend runs. `perdure` stands for the schema's name, a question mark for a parameter.
+-- The statements that are the PostgreSQL backend's own. `perdure` stands for the schema's name, a question mark for a
+-- parameter.
 -- What a batch runs takes arrays, one per column: one prepared statement, whatever the number of rows.
 
 -- begin: begin a transaction
@@ -51,9 +52,6 @@ select perdure.fits(not exists (select 1 from perdure.request where run_id = any
 
 -- check_versions: nothing of versions, labels and routes may have changed since
 select perdure.fits((select m.version_count from perdure.meta as m where m.id = 1) = all($1::bigint []))
-
--- version_count: grows with every change of versions, labels and routes
-select version_count from perdure.meta where id = 1
 
 -- bind_run: bind a run that is bound to no version
 update perdure.run set version_id = $2::bigint, workflow_version = $3::text where id = $1::text and version_id = 0
@@ -181,29 +179,6 @@ select id from perdure.run where id = any(?::text [])
 -- hurry: wait for a lock hardly at all, until the transaction or its part ends
 select set_config('lock_timeout', '10', true)
 
--- commit_at: who wrote a place of a log
-select commit_id from perdure.event where run_id = ? and seq = ?
-
--- going_on: those of some runs that are neither ended nor parked
-select id from perdure.run
-where id = any(?::text []) and status in ('pending', 'running', 'waiting', 'paused')
-
--- get_run: one run
-select
-    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
-from perdure.run where id = ?
-
--- get_request: what a purged run left
-select
-    run_id, workflow, input_digest, status, purged_at, actor, reason
-from perdure.request where run_id = ?
-
--- load: a log from a place on
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from perdure.event where run_id = ? and seq >= ? order by seq limit ?
-
 -- load_tails: the ends of several logs, each in order
 select
     e.run_id, e.seq, e.type, e.op, e.kind, e.name, e.attempt, e.at, e.epoch, e.commit_id, e.state, e.digest,
@@ -216,16 +191,6 @@ cross join lateral (
 ) as e
 order by e.run_id, e.seq
 
--- load_tail: the end of a log, backwards
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from perdure.event where run_id = ? order by seq desc limit ?
-
--- inbox: waiting messages
-select
-    run_id, n, kind, sent_at, detail
-from perdure.inbox where run_id = ? order by n
-
 -- limit_claim: a claim waits for nobody, and a frozen claimer is not waited for
 select set_config('lock_timeout', '200', true), set_config('idle_in_transaction_session_timeout', ?, true)
 
@@ -234,12 +199,6 @@ insert into perdure.worker (
     id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 )
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
-
--- is_gone: whether a worker's runs may be taken over
-select 1 from perdure.worker where id = ? and state <> 'live'
-
--- is_live: whether a worker may claim
-select 1 from perdure.worker where id = ? and state = 'live'
 
 -- heartbeat: extend a live worker's lease, never an upsert
 update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now + ?
@@ -280,6 +239,8 @@ where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.o
 
 -- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
 -- row of nothing if there are workers to take over from
+-- Ordered by the key, too, which is null in all of them: else the planner does not see that the index is in this order,
+-- and sorts all that waits.
 with recursive plain (code, priority) as (
     select
         w.name,
@@ -287,7 +248,7 @@ with recursive plain (code, priority) as (
             select r.priority from perdure.run as r
             where
                 r.queue = $1::text and r.partition_key is null and r.code = w.name and r.wake_at is not null
-            order by r.priority desc limit 1
+            order by r.partition_key, r.priority desc limit 1
         )
     from unnest($2::text []) as w (name)
     union all
@@ -298,7 +259,7 @@ with recursive plain (code, priority) as (
             where
                 r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority < s.priority
                 and r.wake_at is not null
-            order by r.priority desc limit 1
+            order by r.partition_key, r.priority desc limit 1
         )
     from plain as s
     where s.priority is not null
@@ -333,7 +294,7 @@ headed (priority, code, keyed, head_at) as (
             where
                 r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority = s.priority
                 and r.wake_at is not null
-            order by r.wake_at limit 1
+            order by r.partition_key, r.wake_at limit 1
         )
     from plain as s
     where s.priority is not null
@@ -354,7 +315,8 @@ union all
 select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
 order by 1 desc nulls last
 
--- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first
+-- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first; see `levels`
+-- for the order
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
@@ -363,7 +325,7 @@ where
     queue = $1::text and partition_key is null and code = $2::text
     and priority = $3::bigint and wake_at is not null and wake_at <= $4::bigint
     and (wake_at, no) > ($5::bigint, $6::bigint)
-order by wake_at, no
+order by partition_key, wake_at, no
 limit $7::bigint
 for no key update skip locked
 
@@ -408,28 +370,33 @@ limit $7::bigint
 -- turn_lane: note a key's turn, or when the first of its runs is due; forget it if nothing waits
 select perdure.turn_lane($1::text, $2::text, $3::text, $4::bigint, $5::bigint)
 
--- bereft: runs of a queue whose owner is gone
-select
-    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
-from perdure.run as r
-inner join perdure.worker as w on r.owner = w.id
-where
-    w.state <> 'live'
-    and r.queue = $1::text
-    and r.code = any($2::text [])
-order by case when $3::bigint is null then -r.priority else r.updated_at - r.priority * $3::bigint end, r.no
-for no key update of r skip locked
+-- bereft: runs of a queue whose owner is gone; looked for by their owner, so that nothing else is read
+select h.*
+from perdure.worker as w
+cross join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+    from perdure.run as r
+    where r.owner = w.id and r.queue = $1::text and r.code = any($2::text [])
+    for no key update skip locked
+) as h
+where w.state <> 'live'
+order by case when $3::bigint is null then -h.priority else h.updated_at - h.priority * $3::bigint end, h.no
 
 -- stranded: runs of a queue whose owner is gone since before a time
-select
-    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
-    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
-from perdure.run as r
-inner join perdure.worker as w on r.owner = w.id
-where r.queue = $1::text and w.state <> 'live' and w.expires_at <= $2::bigint
-order by r.no
-for no key update of r skip locked
+select h.*
+from perdure.worker as w
+cross join lateral (
+    select
+        r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+        r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+    from perdure.run as r
+    where r.owner = w.id and r.queue = $1::text
+    for no key update skip locked
+) as h
+where w.state <> 'live' and w.expires_at <= $2::bigint
+order by h.no
 
 -- numbered: one run with its number, unless somebody else is claiming it
 select
@@ -446,12 +413,6 @@ select
 from perdure.run
 where id = ? and (owner is not null or wake_at <= (select perdure.clock()))
 for no key update skip locked
-
--- queues: the settings of all queues
-select
-    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
-    hold_while_waiting, paused, declared, changed_at, changes
-from perdure.queue
 
 -- queues_of: the settings of these queues
 select
@@ -501,9 +462,6 @@ on conflict (name) do update set
 -- insert_change: record a change of a queue
 insert into perdure.queue_change (queue, n, at, actor, reason, commit_id, change) values (?, ?, ?, ?, ?, ?, ?)
 
--- change_by: whether a change was recorded before
-select 1 from perdure.queue_change where queue = ? and commit_id = ?
-
 -- changes: the last changes of a queue
 select
     queue, n, at, actor, reason, commit_id, change
@@ -521,14 +479,6 @@ left join perdure.run as r on
     and (r.status = 'running' or ($2::bigint = 1 and r.status = 'waiting'))
 where s.queue = $1::text
 group by 1
-
--- returning: runs of a queue that kept their places while they waited, and are due
-select s.run_id from perdure.slot as s
-inner join perdure.run as r on s.run_id = r.id and s.epoch = r.epoch
-where s.queue = $1::text and r.status = 'waiting' and r.wake_at <= $2::bigint
-
--- has_slot: whether a run has a place in its queue's limits for an epoch
-select 1 from perdure.slot where run_id = ? and epoch = ?
 
 -- put_slot: give a run a place in its queue's limits
 insert into perdure.slot (run_id, queue, epoch) values (?, ?, ?)
@@ -551,15 +501,9 @@ select r.id, r.queue, r.epoch from perdure.run as r where r.owner is not null an
 on conflict (run_id) do update set queue = excluded.queue, epoch = excluded.epoch
 where slot.epoch < excluded.epoch
 
--- starts: claims of a queue in the window of its rate
-select at, n from perdure.queue_start where queue = ? and at > ? order by at
-
 -- count_start: count claims of a queue with a rate
 insert into perdure.queue_start (queue, at, n) values (?, ?, ?)
 on conflict (queue, at) do update set n = queue_start.n + excluded.n
-
--- forget_starts: drop what has left the window
-delete from perdure.queue_start where queue = ? and at <= ?
 
 -- take_key: give runs a deduplication key that no open run has
 with taken as (
@@ -606,50 +550,14 @@ where tag.key = ? and tag.value = ?
 -- and_tag: condition: another tag
 and exists (select 1 from perdure.tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
 
--- and_status: condition: one of some states
-and status = any(?::text [])
-
--- and_workflow: condition: of this workflow
-and workflow = ?
-
--- and_version: condition: bound by this label
-and workflow_version = ?
-
 -- and_version_ids: condition: bound to one of some versions
 and version_id = any((?::text [])::bigint [])
-
--- and_queue: condition: of this queue
-and queue = ?
-
--- and_since: condition: created at or after
-and created_at >= ?
-
--- and_until: condition: created before
-and created_at < ?
-
--- and_before: condition: further down in the listing than this row
-and (created_at, id) < (?, ?)
-
--- newest: order of a listing
-order by created_at desc, id desc
-limit ?
-
--- count_runs: runs by state
-select status, count(*) from perdure.run group by status
 
 -- waiting: what is due, by queue and code
 select queue, code, count(*), min(wake_at) from perdure.run
 where wake_at <= (select perdure.clock())
 group by queue, code
 order by queue, code
-
--- workers: known workers
-select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
-from perdure.worker order by id
-
--- migrations: what was applied
-select number, name, checksum from perdure.schema_migration order by number
 
 -- note_migration: remember what was applied
 insert into perdure.schema_migration (number, name, checksum, applied_at) values (?, ?, ?, perdure.clock())

@@ -1,4 +1,4 @@
--- Every statement the SQLite backend runs. Parameters are in order unless numbered.
+-- The statements that are the SQLite backend's own. Parameters are in order unless numbered.
 
 -- insert_event: add rows to a log; the rows' placeholders follow
 insert into event_log (
@@ -22,9 +22,6 @@ insert into run (
 
 -- run_row: one row of insert_run
 (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- version_count: grows with every change of versions, labels and routes
-select version_count from meta where id = 1
 
 -- bind_run: bind a run that is bound to no version
 update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
@@ -103,31 +100,8 @@ select r.id, r.status, r.epoch, (select max(e.seq) from event_log as e where e.r
 from json_each(?) as j
 inner join run as r on r.id = j.value
 
--- commit_at: who wrote a place of a log
-select commit_id from event where run_id = ? and seq = ?
-
 -- status_of: state of one run
 select status from run where id = ?
-
--- going_on: those of some runs that are neither ended nor parked
-select id from run
-where id in (select value from json_each(?)) and status in ('pending', 'running', 'waiting', 'paused')
-
--- get_run: one run
-select
-    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
-from run where id = ?
-
--- get_request: what a purged run left
-select
-    run_id, workflow, input_digest, status, purged_at, actor, reason
-from request where run_id = ?
-
--- load: a log from a place on
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from event where run_id = ? and seq >= ? order by seq limit ?
 
 -- load_tails: the ends of several logs, each in order
 with log (run_id, top) as (
@@ -138,16 +112,6 @@ select
     event.commit_id, event.state, event.digest, event.detail, event.input, event.payload, event.chain
 from log join event on event.run_id = log.run_id and event.seq > log.top - ?
 order by event.run_id, event.seq
-
--- load_tail: the end of a log, backwards
-select
-    run_id, seq, type, op, kind, name, attempt, at, epoch, commit_id, state, digest, detail, input, payload, chain
-from event where run_id = ? order by seq desc limit ?
-
--- inbox: waiting messages
-select
-    run_id, n, kind, sent_at, detail
-from inbox where run_id = ? order by n
 
 -- meta: what all processes agree on; read in every write transaction
 select boot_id, clock_base, queue_version from meta where id = 1
@@ -183,12 +147,6 @@ insert into worker (
     id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
 )
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
-
--- is_gone: whether a worker's runs may be taken over
-select 1 from worker where id = ? and state <> 'live'
-
--- is_live: whether a worker may claim
-select 1 from worker where id = ? and state = 'live'
 
 -- heartbeat: extend a live worker's lease, never an upsert
 update worker set heartbeat_at = ?2, expires_at = ?2 + ?3 where id = ?1 and state = 'live'
@@ -362,12 +320,6 @@ select
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run where id = ?
 
--- queues: the settings of all queues
-select
-    name, concurrency, concurrency_per_worker, concurrency_per_key, rate_limit, rate_us, ageing_us, fair,
-    hold_while_waiting, paused, declared, changed_at, changes
-from queue
-
 -- queue_version: grows with every change of a queue
 select queue_version from meta where id = 1
 
@@ -382,9 +334,6 @@ insert or replace into queue values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- insert_change: record a change of a queue
 insert into queue_change (queue, n, at, actor, reason, commit_id, change) values (?, ?, ?, ?, ?, ?, ?)
-
--- change_by: whether a change was recorded before
-select 1 from queue_change where queue = ? and commit_id = ?
 
 -- changes: the last changes of a queue
 select
@@ -407,14 +356,6 @@ left join run as r on
 where s.queue = ?1
 group by 1
 
--- returning: runs of a queue that kept their places while they waited, and are due
-select s.run_id from slot as s
-inner join run as r on s.run_id = r.id and s.epoch = r.epoch
-where s.queue = ?1 and r.status = 'waiting' and r.wake_at <= ?2
-
--- has_slot: whether a run has a place in its queue's limits for an epoch
-select 1 from slot where run_id = ? and epoch = ?
-
 -- put_slot: give a run a place in its queue's limits
 insert or replace into slot (run_id, queue, epoch) values (?, ?, ?)
 
@@ -430,14 +371,8 @@ where
 -- fill_slots: give a place to every run of a queue that is owned
 insert or replace into slot (run_id, queue, epoch) select id, queue, epoch from run where status = 'running' and queue = ?
 
--- starts: claims of a queue in the window of its rate
-select at, n from queue_start where queue = ? and at > ? order by at
-
 -- count_start: count claims of a queue with a rate
 insert into queue_start (queue, at, n) values (?, ?, ?) on conflict do update set n = n + excluded.n
-
--- forget_starts: drop what has left the window
-delete from queue_start where queue = ? and at <= ?
 
 -- take_key: give a run a deduplication key that no open run has
 insert into deduplication (queue, key, run_id) values (?, ?, ?)
@@ -476,36 +411,8 @@ where tag.key = ? and tag.value = ?
 -- and_tag: condition: another tag
 and exists (select 1 from tag as o where o.key = ? and o.value = ? and o.run_id = run.id)
 
--- and_status: condition: one of some states
-and status in (select value from json_each(?))
-
--- and_workflow: condition: of this workflow
-and workflow = ?
-
--- and_version: condition: bound by this label
-and workflow_version = ?
-
 -- and_version_ids: condition: bound to one of some versions
 and version_id in (select cast(value as integer) from json_each(?))
-
--- and_queue: condition: of this queue
-and queue = ?
-
--- and_since: condition: created at or after
-and created_at >= ?
-
--- and_until: condition: created before
-and created_at < ?
-
--- and_before: condition: further down in the listing than this row
-and (created_at, id) < (?, ?)
-
--- newest: order of a listing
-order by created_at desc, id desc
-limit ?
-
--- count_runs: runs by state
-select status, count(*) from run group by status
 
 -- pairs: every queue and code with a run without a key that has a wake-up time, by skipping through the index
 with recursive line (queue) as (
@@ -559,14 +466,6 @@ select queue, count(*) from run where wake_at is not null group by queue
 
 -- owned_of: how many runs of every queue are owned
 select queue, count(*) from run where status = 'running' group by queue
-
--- workers: known workers
-select
-    id, name, host, pid, state, started_at, heartbeat_at, expires_at, queues, workflows, versions, parent
-from worker order by id
-
--- migrations: what was applied
-select number, name, checksum from schema_migration order by number
 
 -- data_version: changes when another connection commits
 pragma data_version

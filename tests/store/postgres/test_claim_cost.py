@@ -1,0 +1,95 @@
+"""What a claim reads, counted by the server: it does not grow with what is not claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from perdure.model.claim import ClaimRequest
+from perdure.store.base import Store, StoreOptions, open_store
+from perdure.testing.author import claims_for, worker
+from tests.servers.fixtures import Database
+
+pytestmark = pytest.mark.timeout(60)
+READ = (
+    "select (select sum(coalesce(seq_tup_read, 0)) from pg_stat_user_tables)"
+    " + (select sum(idx_tup_read) from pg_stat_user_indexes)"
+)
+FILL = """
+insert into perdure.run (
+    id, workflow, workflow_version, status, queue, priority, wake_at, epoch, inbox_n, input_digest, created_at,
+    updated_at
+)
+select
+    '{kind}-' || n, '{workflow}', 'v1', 'pending', '{queue}', n % 3, {wake_at}, 0, 0, 0, n, n
+from generate_series({first}, {last}) as n
+"""
+LOG = """
+insert into perdure.event (run_id, seq, type, attempt, at, epoch, commit_id, chain)
+select id, 1, 'run_started', 0, 0, 0, 0, '\\x00' from perdure.run as r
+where not exists (select 1 from perdure.event as e where e.run_id = r.id)
+"""
+KINDS = {
+    "due": ("order", "default", 1),
+    "sleeping": ("order", "default", 10**17),
+    "foreign": ("unknown", "default", 1),
+    "elsewhere": ("order", "other", 1),
+}
+
+
+@pytest.fixture(params=["postgres", "postgres18"])
+def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
+    """Give an empty database on each version."""
+    return new_database(request.param)
+
+
+@pytest.fixture
+def store(database: Database) -> Iterator[Store]:
+    store = open_store(database.url, StoreOptions())
+    store.open()
+    store.register(worker("w1", store.now(), 600_000_000))
+    yield store
+    store.close()
+
+
+def fill(database: Database, first: int, last: int, *, analyzed: bool) -> None:
+    """Make runs of every kind that a claim has to step over, and many that are due."""
+    for kind, (workflow, queue, wake_at) in KINDS.items():
+        database.execute(
+            FILL.format(kind=kind, workflow=workflow, queue=queue, wake_at=wake_at, first=first, last=last)
+        )
+    database.execute(LOG)
+    if analyzed:
+        database.execute("analyze")
+
+
+def claim_cost(store: Store, database: Database, count: int = 5) -> int:
+    """Claim, and give how many rows and index entries were read for it."""
+    with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
+
+        def flush() -> int:
+            link.query("select pg_stat_force_next_flush()", ())
+            link.query("select 1", ())
+            return int(database.execute(READ)[0][0])
+
+        before = flush()
+    claimed = store.claim(ClaimRequest("w1", ("default",), ("0 order",), count, take_over=True), claims_for("w1"))
+    assert claimed is not None
+    assert len(claimed.taken) == count
+    return flush() - before
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+def test_what_is_not_claimed_costs_nothing(store: Store, database: Database, analyzed: bool) -> None:
+    fill(database, 1, 1_000, analyzed=analyzed)
+    few = min(claim_cost(store, database) for _ in range(3))
+    fill(database, 1_001, 8_000, analyzed=analyzed)
+    many = min(claim_cost(store, database) for _ in range(3))
+    assert many <= few * 1.5 + 300, (few, many)
+
+
+def test_a_claim_reads_little_more_than_it_takes(store: Store, database: Database) -> None:
+    fill(database, 1, 5_000, analyzed=True)
+    claim_cost(store, database)
+    assert claim_cost(store, database, 50) < 50 * 40
