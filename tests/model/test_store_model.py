@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from perdure.model.claim import ClaimRequest, Claims
 from perdure.model.event import tail_of
@@ -157,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(run_id=run_ids, who=st.integers(0, 9))
     def poison(self, run_id: str, who: int) -> None:
         append = self.author(run_id, who).step()
-        self.batch.append(append._replace(events=(append.events[0]._replace(digest=2**70),)))
+        self.batch.append(replace(append, events=(append.events[0]._replace(digest=2**70),)))
 
     @rule(run_id=run_ids, who=st.integers(0, 9))
     def send(self, run_id: str, who: int) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import perdure
 from perdure.model.event import EMPTY_TAIL, Draft, seal
@@ -273,7 +274,7 @@ def test_the_value_of_an_event_that_cannot_be_stored_is_left_out(kind: EventType
     kept = closing._without_value(draft, b"why")
     assert kept.input is None
     assert kept.payload == (b"why" if kind == EventType.STEP_FAILED else None)
-    assert closing._without_value(draft._replace(payload=b"y"), b"why").payload == b"y"
+    assert closing._without_value(replace(draft, payload=b"y"), b"why").payload == b"y"
 
 
 def test_a_run_whose_every_event_is_refused_is_dropped(caplog: pytest.LogCaptureFixture) -> None:

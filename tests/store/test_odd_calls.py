@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import StoreCorrupt, StoreError, UsageError
 from perdure.model.claim import ClaimRequest, Claims
@@ -74,7 +75,7 @@ def test_a_claim_that_does_not_fit_its_run_changes_nothing(store: Store) -> None
         claimed = decide(row, recent, now)
         change = claimed.append.change
         assert change is not None
-        return claimed._replace(append=claimed.append._replace(change=change._replace(epoch_before=99)))
+        return replace(claimed, append=replace(claimed.append, change=replace(change, epoch_before=99)))
 
     before = store.load("run-1")
     if store.capabilities.name == "memory":  # which cannot be damaged: the mistake is the caller's

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.model.status import EventType
 from perdure.store.base import Store, StoreOptions, open_store
@@ -56,7 +57,7 @@ def test_a_large_input_is_not_kept() -> None:
     tails = Tails()
     create = Author("run-1", 1).create()
     first = create.events[0]._replace(input=b"x" * (LARGEST_UNCLAIMED + 1))
-    tails.born(create._replace(events=(first, *create.events[1:])))
+    tails.born(replace(create, events=(first, *create.events[1:])))
     assert tails == {"run-1": len(create.events)}
     assert not tails.unclaimed
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from perdure.errors import InvalidValue, UnknownVersion, VersionError
 from perdure.kernel.definition import NO_VERSION, check_name
 from perdure.model.code import UNBOUND
@@ -42,6 +44,9 @@ class Wish(NamedTuple):
             raise InvalidValue(message)
 
 
+NO_WISH: Final = Wish()
+
+
 class Bound(NamedTuple):
     """The version of a new run.
 
@@ -49,13 +54,13 @@ class Bound(NamedTuple):
         version_id: the version; `UNBOUND` for none.
         label: what the run shows as its version.
         version_count: the count of changes of versions this was chosen at; None where it depends on none.
-        facts: why it is this one, for the log.
+        facts: why it is this one, as the log has it; None where there is nothing to say.
     """
 
     version_id: int
     label: str
     version_count: int | None
-    facts: dict[str, Any]
+    facts: bytes | None
 
 
 class Binder:
@@ -64,10 +69,13 @@ class Binder:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._shelves: dict[str, Shelf] = {}
+        self._newest: dict[str, Bound] = {}
+        """By workflow: the version of every run whose start says nothing of versions, where no route leads it."""
 
     def forget(self, workflow: str) -> None:
         """Ask anew the next time: something has changed."""
         self._shelves.pop(workflow, None)
+        self._newest.pop(workflow, None)
 
     def at_hand(self, workflow: str, definition: WorkflowDefinition | None, wish: Wish, run_id: str) -> Bound | None:
         """Return the version of a run where that takes no question to the database, else None.
@@ -78,8 +86,15 @@ class Binder:
         """
         if definition is not None and definition.extent.unversioned:
             return _unversioned(definition, wish)
+        if wish is NO_WISH and (newest := self._newest.get(workflow)) is not None:
+            return newest
         shelf = self._shelves.get(workflow)
-        return None if shelf is None else _chosen(shelf, wish, run_id)
+        if shelf is None:
+            return None
+        bound = _chosen(shelf, wish, run_id)
+        if wish is NO_WISH and DEFAULT_CHANNEL not in shelf.routes:
+            self._newest[workflow] = bound
+        return bound
 
     async def bound(self, workflow: str, definition: WorkflowDefinition | None, wish: Wish, run_id: str) -> Bound:
         """Return the version of a run; see `at_hand` for what it raises."""
@@ -95,6 +110,8 @@ class Binder:
         shelf: Shelf = await connection.read(connection.store.catalog.shelf, workflow)
         if len(self._shelves) >= _MOST_KNOWN:
             self._shelves.clear()
+            self._newest.clear()
+        self.forget(workflow)
         self._shelves[workflow] = shelf
 
 
@@ -102,7 +119,7 @@ def _unversioned(definition: WorkflowDefinition, wish: Wish) -> Bound:
     if wish.version is not None and wish.version != definition.version:
         message = f"workflow {definition.name!r} is bound to no versions (unversioned=True); it has no {wish.version!r}"
         raise VersionError(message)
-    return Bound(UNBOUND, definition.version, None, {})
+    return Bound(UNBOUND, definition.version, None, None)
 
 
 def _chosen(shelf: Shelf, wish: Wish, run_id: str) -> Bound:
@@ -113,7 +130,7 @@ def _chosen(shelf: Shelf, wish: Wish, run_id: str) -> Bound:
         message = f"{shelf.known.workflow} has no channel {wish.channel!r}; there is: {known}"
         raise UnknownVersion(message)
     if wish.version is None and not shelf.known.versions:
-        return Bound(UNBOUND, NO_VERSION, shelf.count, {})  # its first worker will tell
+        return Bound(UNBOUND, NO_VERSION, shelf.count, None)  # its first worker will tell
     key = wish.routing_key or run_id
     binding = bind(shelf.known, key=key, requested=wish.version, route=route)
     facts: dict[str, Any] = {"version": binding.label, "bound_by": binding.bound_by}
@@ -121,4 +138,4 @@ def _chosen(shelf: Shelf, wish: Wish, run_id: str) -> Bound:
         facts |= {"channel": channel, "revision": binding.revision, "arm": binding.arm}
         if wish.routing_key is not None:
             facts["routing_key"] = key
-    return Bound(binding.version_id, binding.label, shelf.count, facts)
+    return Bound(binding.version_id, binding.label, shelf.count, msgspec.json.encode(facts))

@@ -110,8 +110,7 @@ def prepare(
     if deadline is not None and deadline <= wake_at:
         message = f"timeout ({timeout!r}) must be longer than delay ({delay or 0!r}): the run could never begin in time"
         raise InvalidValue(message)
-    facts = msgspec.json.encode(bound.facts) if bound.facts else None
-    started = Draft(_STARTED, now, state=_PENDING, input=given, detail=facts)
+    started = Draft(_STARTED, now, state=_PENDING, input=given, detail=bound.facts)
     drafts: tuple[Draft, ...] = (started,)
     status, owner, epoch = Status.PENDING, None, 0
     if claim_for is not None and wake_at <= now:

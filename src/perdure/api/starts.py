@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.api.binding import Binder, Bound, Wish
+from perdure.api.binding import NO_WISH, Binder, Bound, Wish
 from perdure.api.decorators import Workflow
 from perdure.api.joining import Joining, split
 from perdure.api.starting import check_existing, checked_id, found_by_key, prepare
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perdure.runtime.worker import Worker
 
 _TRIES: Final = 100
-_ANY: Final = Bound(UNBOUND, NO_VERSION, None, {})
+_ANY: Final = Bound(UNBOUND, NO_VERSION, None, None)
 
 
 class Started:
@@ -53,8 +53,12 @@ class Call:
         run_id = options.pop("id", None)
         self.fresh: bool = run_id is None
         self.run_id: str = checked_id(run_id)
-        self.wish: Wish = Wish(*(options.pop(name, None) for name in Wish._fields))
-        self.wish.check()
+        take = options.pop
+        version, channel, routing_key = take("version", None), take("channel", None), take("routing_key", None)
+        self.wish: Wish = NO_WISH
+        if not (version is channel is routing_key is None):
+            self.wish = Wish(version, channel, routing_key)
+            self.wish.check()
         self.options: dict[str, Any] = options
 
 

@@ -22,7 +22,6 @@ __all__ = ["JsonCodec", "open_codec"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_STR: Final = frozenset({str})
 _NULL: Final = b"null"
 _MARKER: Final = b'"$"'
 
@@ -36,9 +35,7 @@ class JsonCodec:
         """Return the JSON text for a value; see `Codec.encode`."""
         cls = type(value)
         if cls is dict:
-            plain = (
-                _STR.issuperset(map(type, value)) and PLAIN.issuperset(map(type, value.values())) and TAG not in value
-            )
+            plain = _is_plain(value)
         elif cls is list:
             plain = PLAIN.issuperset(map(type, value))
         else:
@@ -62,6 +59,14 @@ class JsonCodec:
         if data.find(_MARKER) >= 0:
             value = _lift(value, plan.handed)
         return value if plan.idle else plan.adapt(value)
+
+
+def _is_plain(value: dict[Any, Any]) -> bool:
+    """Whether a dict is JSON as it is. A loop: dicts are small, and most of the two sets of types is their making."""
+    for key, item in value.items():
+        if type(key) is not str or type(item) not in PLAIN:
+            return False
+    return TAG not in value
 
 
 def open_codec() -> JsonCodec:

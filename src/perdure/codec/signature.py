@@ -101,7 +101,7 @@ class CallSignature:
             UsageError: Python would refuse the call.
         """
         if not kwargs and self._enough <= len(args) <= len(self._positional):
-            return dict(zip(self._positional, args, strict=False))
+            return dict(zip(self._positional, args))  # noqa: B905 - saying `strict=False` makes it half as dear again
         label = label or self.name
         given = dict(zip(self._positional, args, strict=False))
         rest = args[len(self._positional) :]

@@ -22,6 +22,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
+from msgspec import Struct
+
 from perdure.errors import UsageError
 from perdure.kernel.scope import CURRENT, Evicted
 
@@ -91,16 +93,13 @@ class RunTask(asyncio.Task[Any]):
         return f"{self.prefix}{n}"
 
 
-class Handle:
+class Handle(Struct, eq=False):
     """A scheduled callback. What `asyncio.Handle` offers, without its cost."""
 
-    __slots__ = ("args", "callback", "context", "dead")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        self.callback: Callable[..., object] = callback
-        self.args: tuple[Any, ...] = args
-        self.context: contextvars.Context = context
-        self.dead: bool = False
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    dead: bool = False
 
     def cancel(self) -> None:
         """Do not run it."""

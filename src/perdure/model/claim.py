@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from perdure.model.code import UNBOUND
-from perdure.model.event import Draft, Event, Tail, seal, tail_of
+from perdure.model.event import Draft, Event, seal
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change
 
@@ -57,7 +57,7 @@ class Claimant(NamedTuple):
     """Claims in a row with nothing recorded between, after which a run is parked."""
 
 
-class Claimed(NamedTuple):
+class Claimed(msgspec.Struct, frozen=True):
     """A run that was just claimed, or parked instead because it kills its workers."""
 
     row: RunRow
@@ -127,7 +127,6 @@ def decide(
     deaths = count_deaths(recent)
     poison = deaths >= who.max_deaths
     epoch = row.epoch + 1
-    tail: Tail = tail_of(recent[-1])
     if poison:
         reason: str | None = _poison(deaths, recent[-1])
         after, owner = _PARKED, None
@@ -139,7 +138,7 @@ def decide(
         reason, after, owner = None, _RUNNING, who.worker_id
         draft = claim_draft(who, row.status, row.workflow_version if bound is None else bound[1], now)
     change = Change(row.status, row.epoch, after, epoch, owner, None, 0, reason, now)
-    append = Append(row.id, seal(row.id, tail, (draft,), epoch, commit_id), change)
+    append = Append(row.id, seal(row.id, recent[-1], (draft,), epoch, commit_id), change)
     if bound is not None and not poison:
         row = row._replace(version_id=bound[0], workflow_version=bound[1])
     return Claimed(row, append, recent, deaths, poison, bound if not poison else None)
@@ -162,7 +161,7 @@ def park(
     facts = {"worker": worker_id, "reason": reason, "help": remedy}
     draft = Draft(_PARK, now, state=_change(row.status, EventType.RUN_PARKED), detail=msgspec.json.encode(facts))
     append = Append(
-        row.id, seal(row.id, tail_of(recent[-1]), (draft,), row.epoch, commit_id),
+        row.id, seal(row.id, recent[-1], (draft,), row.epoch, commit_id),
         Change(row.status, row.epoch, _PARKED, row.epoch, None, None, 0, reason, now),
     )  # fmt: skip
     return Claimed(row, append, recent, 0, parked=True)
@@ -183,7 +182,7 @@ def hand_over(row: RunRow, recent: tuple[Event, ...], now: int, commit_id: int) 
     state = f"{row.status}>{next_status(Status(row.status), EventType.RUN_RELEASED)}"
     draft = Draft(EventType.RUN_RELEASED.value, now, state=state, detail=msgspec.json.encode(facts))
     change = Change(row.status, row.epoch, Status.PENDING.value, row.epoch, None, now, row.inbox_n, None, now)
-    append = Append(row.id, seal(row.id, tail_of(recent[-1]), (draft,), row.epoch, commit_id), change)
+    append = Append(row.id, seal(row.id, recent[-1], (draft,), row.epoch, commit_id), change)
     return Claimed(row, append, recent, 0, parked=False, returned=True)
 
 

@@ -54,8 +54,8 @@ class Event(NamedTuple):
     """Digest over this row and the chain of the row before it."""
 
 
-class Draft(NamedTuple):
-    """An event that has no place in the log yet."""
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An event that has no place in the log yet. A struct: made for every event, at a third of a named tuple's cost."""
 
     type: str
     at: int
@@ -88,7 +88,8 @@ def sealed(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: 
     at, epoch, type, op, kind, name, attempt, state, digest, detail, input, payload. ``commit_id`` is left out: it says
     which transaction carried the row, not what the row says.
     """
-    kind, _, op, okind, name, attempt, state, digest, detail, given, payload = draft
+    kind, op, okind, name, attempt = draft.type, draft.op, draft.kind, draft.name, draft.attempt
+    state, digest, detail, given, payload = draft.state, draft.digest, draft.detail, draft.input, draft.payload
     contents = (run_id, seq, at, epoch, kind, op, okind, name, attempt, state, digest, detail, given, payload)
     chain = blake2b(previous + _pack(contents), digest_size=16).digest()
     # Straight to the tuple: the generated constructor costs twice as much, and this is the hottest of all paths.
@@ -115,12 +116,12 @@ def sealed(run_id: str, seq: int, draft: Draft, at: int, epoch: int, commit_id: 
     )
 
 
-def seal(run_id: str, tail: Tail, drafts: Iterable[Draft], epoch: int, commit_id: int) -> tuple[Event, ...]:
+def seal(run_id: str, tail: Tail | Event, drafts: Iterable[Draft], epoch: int, commit_id: int) -> tuple[Event, ...]:
     """Number, time and chain ``drafts`` as the continuation of a log that ends in ``tail``.
 
     ``at`` never decreases within a run, whatever the clock did.
     """
-    seq, last, chain = tail
+    seq, last, chain = tail.seq, tail.at, tail.chain
     events = []
     for draft in drafts:
         seq += 1

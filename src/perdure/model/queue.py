@@ -235,10 +235,15 @@ class Allowance:
         self._per_key = row.concurrency_per_key
         self._of_key = dict(usage.of_key)
         self._starts = None if row.rate_limit is None else row.rate_limit - usage.starts
+        limits = (self._slots, self._of_worker, self._per_key, self._starts)
+        self._is_free = not self.paused and limits == (None, None, None, None)
+        """Whether there is no limit at all: nearly always, and asked several times for every run."""
 
     @property
     def closed(self) -> bool:
         """Whether nothing can be taken at all, not even a run that has a slot."""
+        if self._is_free:
+            return False
         return self.paused or _is_used_up(self._of_worker) or _is_used_up(self._starts)
 
     @property
@@ -249,10 +254,12 @@ class Allowance:
     @property
     def full(self) -> bool:
         """Whether only runs that have a slot can be taken."""
-        return self.closed or _is_used_up(self._slots)
+        return not self._is_free and (self.closed or _is_used_up(self._slots))
 
     def admits(self, key: str | None, *, holds: bool = False) -> bool:
         """Whether a run can be taken; ``holds``: it has a slot already."""
+        if self._is_free:
+            return True
         if self.closed:
             return False
         if holds:
@@ -263,6 +270,8 @@ class Allowance:
 
     def take(self, key: str | None, *, holds: bool = False) -> None:
         """Count a run that is taken."""
+        if self._is_free:
+            return
         if self._starts is not None:
             self._starts -= 1
         if self._of_worker is not None:

@@ -1,18 +1,20 @@
 """Writes are data: what the engine asks of a store, and what the store answers.
 
 A store commits any number of writes in one transaction and answers each by itself: one refused write never
-takes its neighbours with it.
+takes its neighbours with it. What is made by the thousand is a struct, which costs a third of a named tuple.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone
 
 
-class Create(NamedTuple):
+class Create(Struct, frozen=True):
     """Record a new run and the first events of its log.
 
     Answered by `Existing` when the id is taken, also by a tombstone; by `Committed` when it is taken by this very
@@ -31,7 +33,7 @@ class Create(NamedTuple):
     """What the database's count of changes of versions was as the run's version was chosen; None: it has none."""
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True, gc=False):
     """A change of the run row, applied only if it is in the state and epoch it is expected to be in."""
 
     before: str
@@ -47,7 +49,7 @@ class Change(NamedTuple):
     at: int
 
 
-class Append(NamedTuple):
+class Append(Struct, frozen=True):
     """Continue a run's log, and change what is derived from it.
 
     The first event's ``seq`` is the place the writer believes to be next. If it is not the next one (taken, or too

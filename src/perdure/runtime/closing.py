@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, Diverged, RunTimedOut
@@ -225,7 +226,7 @@ def replace_unstorable(run: Departing, events: Sequence[Event], change: Change |
     run.leaving = False
     run.tape.rewind(refused)
     if change is not None and refused.type == EventType.RUN_COMPLETED:
-        change = change._replace(after=Status.FAILED, detail="CodecError: the database refuses the result")
+        change = replace(change, after=Status.FAILED, detail="CodecError: the database refuses the result")
     for event in events:
         draft = draft_of(event)
         if event is refused:
@@ -243,4 +244,4 @@ def _without_value(draft: Draft, failure: bytes) -> Draft:
         kind, payload, state = EventType.RUN_FAILED, failure, f"{Status.RUNNING}>{Status.FAILED}"
     elif payload is not None and len(payload) > len(failure):
         payload = failure if kind in (EventType.STEP_FAILED, EventType.RUN_FAILED) else None
-    return draft._replace(type=kind, state=state, input=None, payload=payload)
+    return replace(draft, type=kind, state=state, input=None, payload=payload)

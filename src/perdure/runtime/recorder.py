@@ -74,11 +74,13 @@ class Recorder:
         "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
-    def __init__(self, run_id: str, epoch: int, tail: Tail, writer: Writer, ids: CommitIds, listener: Listener) -> None:
+    def __init__(
+        self, run_id: str, epoch: int, tail: Tail | Event, writer: Writer, ids: CommitIds, listener: Listener
+    ) -> None:
         self.run_id: str = run_id
         self.epoch: int = epoch
         self.closed: bool = False
-        self._seq, self._at, self._chain = tail
+        self._seq, self._at, self._chain = tail.seq, tail.at, tail.chain
         self._durable: Tail | Event = tail
         self._writer = writer
         self._ids = ids
@@ -121,8 +123,10 @@ class Recorder:
         self._chain = event.chain
         if place is not None:
             self._places = {**(self._places or {}), seq: place}
-        if self._append is None and change is None and consumed is None and not (self._queue or self._places):
-            append = self._append = Append(self.run_id, (event,))  # nearly always
+        if change is not None:
+            self.closed = True
+        if self._append is None and consumed is None and not (self._queue or self._places or self._consumed):
+            append = self._append = Append(self.run_id, (event,), change)  # nearly always
             self._writer.submit(append, self)
             return event
         self._queue.append(event)
@@ -130,7 +134,6 @@ class Recorder:
             self._consumed.append((seq, consumed))
         if change is not None:
             self._change = change
-            self.closed = True
         if self._append is None:
             self._send()
         return event
@@ -176,8 +179,9 @@ class Recorder:
     def discard(self) -> None:
         """Send nothing more."""
         self.closed = True
-        for place in (self._places or {}).values():
-            place.refuse()
+        if self._places:
+            for place in self._places.values():
+                place.refuse()
         self._queue.clear()
         self._consumed.clear()
         self._change = None

@@ -62,7 +62,7 @@ class ResidentRun:
     _pumping: bool = False
     _replayed: history.Summary = history.FRESH
 
-    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail, given: bytes) -> None:
+    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail | Event, given: bytes) -> None:
         self.host = host
         self.row = row
         self.id: str = row.id

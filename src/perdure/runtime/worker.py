@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from perdure.errors import StoreCorrupt, StoreError
 from perdure.model.claim import Claimant, Claimed, claim_draft
 from perdure.model.code import UNBOUND
-from perdure.model.event import Draft, tail_of
+from perdure.model.event import Draft
 from perdure.model.status import Status
 from perdure.runtime.adoption import Adoption
 from perdure.runtime.claimer import Claimer
@@ -308,7 +308,7 @@ class Worker:
         """Park a run whose log is damaged: nothing is guessed from it, and nobody tries it again and again."""
         change = claimed.append.change
         if change is not None and self._is_ours(change.owner):
-            run = ResidentRun(self.host, claimed.row, change.epoch, tail_of(claimed.append.events[-1]), b"{}")
+            run = ResidentRun(self.host, claimed.row, change.epoch, claimed.append.events[-1], b"{}")
             self.host.runs[run.id] = run
             park(run, f"corrupt: {error.text}", "perdure verify shows what is damaged; restore a backup")
 
@@ -320,7 +320,7 @@ class Worker:
         self.host.loop.call_soon(self._begin, self._house(row, epoch, events), events)
 
     def _house(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
-        run = ResidentRun(self.host, row, epoch, tail_of(events[-1]), events[0].input or b"{}")
+        run = ResidentRun(self.host, row, epoch, events[-1], events[0].input or b"{}")
         self.host.runs[run.id] = run
         return run
 

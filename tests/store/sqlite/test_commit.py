@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import StoreCorrupt, StoreUnavailable
 from perdure.model.claim import ClaimRequest
@@ -253,7 +254,7 @@ def test_what_was_rolled_back_is_not_taken_for_recorded(store: Store) -> None:
     with pytest.raises(StoreUnavailable):
         store.commit([lost])
     assert store.commit([behind]) == [Conflict(2)], "it would leave a hole"
-    poison = lost._replace(events=(lost.events[0]._replace(digest=2**64),))
+    poison = replace(lost, events=(lost.events[0]._replace(digest=2**64),))
     other = running(store, "run-2")
     outcomes = store.commit([other.step(), poison])
     assert outcomes is not None

@@ -135,22 +135,24 @@ class Batch(Gathering):
     def _change(self, changes: dict[str, Change]) -> None:
         """Change rows: those that become alike in one statement."""
         alike: dict[Head, list[str]] = {}
-        for run_id, (before, epoch_before, after, epoch, owner, _, inbox_seen, _, _) in changes.items():
-            alike.setdefault(Head(before, epoch_before, after, epoch, owner, inbox_seen), []).append(run_id)
+        for run_id, one in changes.items():
+            head = Head(one.before, one.epoch_before, one.after, one.epoch, one.owner, one.inbox_seen)
+            alike.setdefault(head, []).append(run_id)
         for head, run_ids in alike.items():
             for start in range(0, len(run_ids), _CHUNK_CHANGES):
                 self._change_alike(head, {one: changes[one] for one in run_ids[start : start + _CHUNK_CHANGES]})
 
     def _change_alike(self, head: Head, changes: dict[str, Change]) -> None:
-        def each(place: int) -> bytes:
+        def each(name: str) -> bytes:
             """Return one value if it is the same for all, else one by run."""
-            values = {change[place] for change in changes.values()}
-            if len(values) == 1:
-                return literal(values.pop())
-            cases = [b"when %b then %b" % (literal(one), literal(change[place])) for one, change in changes.items()]
+            values = {run_id: getattr(change, name) for run_id, change in changes.items()}
+            different = set(values.values())
+            if len(different) == 1:
+                return literal(different.pop())
+            cases = [b"when %b then %b" % (literal(run_id), literal(value)) for run_id, value in values.items()]
             return b"case id " + b" ".join(cases) + b" end"
 
-        wake_at, detail, at = each(5), each(7), each(8)
+        wake_at, detail, at = each("wake_at"), each("detail"), each("at")
         if head.after in _WAKEABLE:
             wake = self._known["change_wake"].fill((head.inbox_seen, Raw(wake_at), Raw(wake_at)))
         else:

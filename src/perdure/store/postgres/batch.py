@@ -125,5 +125,7 @@ class Batch(Gathering):
 
 
 def _columns(run_id: str, change: Change) -> tuple[str | int | None, ...]:
-    before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at = change
-    return run_id, before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at
+    return (
+        run_id, change.before, change.epoch_before, change.after, change.epoch, change.owner, change.wake_at,
+        change.inbox_seen, change.detail, change.at,
+    )  # fmt: skip

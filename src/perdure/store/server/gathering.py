@@ -90,7 +90,7 @@ class Gathering(ABC):
         self._tails.count(self._appends, self.misses)
 
     def _append(self, write: Append) -> None:
-        run_id, new, change, taken = write
+        run_id, new, change, taken = write.run_id, write.events, write.change, write.consumed
         self._appends += 1
         self._events += new
         before = new[0].seq - 1

@@ -95,7 +95,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
     unsure: list[_Values] = []
     for write in batch:
         if isinstance(write, Append):
-            run_id, new, change, taken = write
+            run_id, new, change = write.run_id, write.events, write.change
             events += new
             before = new[0].seq - 1
             if tails.get(run_id) != before:
@@ -103,8 +103,8 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             tails[run_id] = before + len(new)
             if change is not None:
                 changes.append(_change(run_id, change, now))
-            if taken:
-                consumed.extend((run_id, n) for n in taken)
+            if write.consumed:
+                consumed.extend((run_id, n) for n in write.consumed)
         elif isinstance(write, Create):
             creates.append(write)
             events += write.events
@@ -140,8 +140,11 @@ def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
 
 
 def _change(run_id: str, change: Change, now: int) -> _Values:
-    before, epoch_before, after, epoch, owner, wake_at, inbox_seen, detail, at = change
-    return (after, epoch, owner, after in _WAKEABLE, inbox_seen, wake_at, now, detail, at, run_id, before, epoch_before)
+    after = change.after
+    return (
+        after, change.epoch, change.owner, after in _WAKEABLE, change.inbox_seen, change.wake_at, now, change.detail,
+        change.at, run_id, change.before, change.epoch_before,
+    )  # fmt: skip
 
 
 def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[Write]) -> None:

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.model.event import EMPTY_TAIL, broken_link
 from perdure.model.filter import RunFilter
@@ -58,7 +59,7 @@ class CreatingContract(Contract):
     def test_an_id_that_cannot_be_stored_fails_alone(self, store: Store) -> None:
         other = running(store, "run-2")
         bad = Author("bad", store.now()).create(fresh=False)
-        bad = bad._replace(row=bad.row._replace(id="\ud800"))
+        bad = replace(bad, row=bad.row._replace(id="\ud800"))
         lost = Send(other.send().message._replace(run_id="\ud800"))
         outcomes = commit(store, bad, other.step(), lost)
         assert isinstance(outcomes[0], Failed)
@@ -112,7 +113,7 @@ class CreatingContract(Contract):
         batch = []
         for n, wrong in enumerate(bad):
             create = Author(wrong.get("id", f"run-{n}"), store.now()).create()
-            batch.append(create._replace(row=create.row._replace(**wrong)))  # type: ignore[arg-type]
+            batch.append(replace(create, row=create.row._replace(**wrong)))  # type: ignore[arg-type]
         good = Author("good", store.now()).create()
         outcomes = commit(store, *batch[:3], good, *batch[3:])
         assert [isinstance(outcome, Failed) for outcome in outcomes] == [True, True, True, False, True, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.model.event import EMPTY_TAIL, broken_link
 from perdure.model.status import EventType
@@ -172,7 +173,7 @@ class WritingContract(Contract):
 
     def test_an_append_whose_events_have_ids_of_their_own_is_recognised(self, store: Store) -> None:
         append = running(store).step(events=3)
-        append = append._replace(events=tuple(one._replace(commit_id=1000 + one.seq) for one in append.events))
+        append = replace(append, events=tuple(one._replace(commit_id=1000 + one.seq) for one in append.events))
         accept(store, append)
         accept(store, append)
         assert len(store.load("run-1")) == 5
@@ -204,7 +205,7 @@ class WritingContract(Contract):
         wrong = author.step()
         change = author.stale().completed().change
         assert change is not None
-        for bad in (change._replace(before="waiting"), change._replace(epoch_before=0)):
+        for bad in (replace(change, before="waiting"), replace(change, epoch_before=0)):
             assert commit(store, Append("run-1", wrong.events, bad)) == [Conflict(2)]
         assert row_of(store, "run-1").status == "running"
         assert len(store.load("run-1")) == 2
@@ -232,7 +233,7 @@ class WritingContract(Contract):
     def test_what_cannot_be_stored_fails_alone(self, store: Store, op: str, digest: int) -> None:
         author, other, third = running(store, "run-1"), running(store, "run-2"), running(store, "run-3")
         append = author.step()
-        poison = append._replace(events=(append.events[0]._replace(op=op, digest=digest),))
+        poison = replace(append, events=(append.events[0]._replace(op=op, digest=digest),))
         outcomes = commit(store, other.step(), poison, author.step(), third.completed(), other.step())
         assert isinstance(outcomes[1], Failed)
         assert outcomes[2] == Conflict(2)
@@ -250,7 +251,7 @@ class WritingContract(Contract):
     def test_a_value_of_a_wrong_type_fails_alone(self, store: Store) -> None:
         author, other = running(store, "run-1"), running(store, "run-2")
         append = author.step()
-        poison = append._replace(events=(append.events[0]._replace(payload={}),))  # type: ignore[arg-type]
+        poison = replace(append, events=(append.events[0]._replace(payload={}),))  # type: ignore[arg-type]
         outcomes = commit(store, poison, other.step())
         assert isinstance(outcomes[0], Failed)
         assert outcomes[1] == COMMITTED
@@ -260,7 +261,7 @@ class WritingContract(Contract):
         batch = []
         for n, author in enumerate(authors):
             append = author.step()
-            batch.append(append._replace(events=(append.events[0]._replace(digest=2**64),)) if n % 3 == 0 else append)
+            batch.append(replace(append, events=(append.events[0]._replace(digest=2**64),)) if n % 3 == 0 else append)
         outcomes = commit(store, *batch)
         assert [isinstance(outcome, Failed) for outcome in outcomes] == [n % 3 == 0 for n in range(40)]
         assert [len(store.load(f"run-{n}")) for n in range(40)] == [2 if n % 3 == 0 else 3 for n in range(40)]
