@@ -54,9 +54,9 @@ class JsonCodec:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise _not_json(data, error) from error
         if annotation is Any:
-            return _lift(value, NONE_HANDED) if data.find(_MARKER) >= 0 else value
+            return _lift(value, NONE_HANDED) if _MARKER in data else value
         plan = plan_of(annotation)
-        if data.find(_MARKER) >= 0:
+        if _MARKER in data:
             value = _lift(value, plan.handed)
         return value if plan.idle else plan.adapt(value)
 
