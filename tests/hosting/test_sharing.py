@@ -41,6 +41,15 @@ def test_what_a_host_did_not_take_along_has_its_own_from_then_on() -> None:
     assert [carried(sharing, name, release) for name in ("71", "71/2")] == [[1], [2]]
 
 
+def test_what_a_host_left_behind_is_known_at_once() -> None:
+    """The host may have nothing to do and leave before anybody looks which hosts are ready."""
+    sharing, release = Sharing(), hosted("order", "refund")
+    sharing.left_behind("71", release, frozenset({1}))
+    assert [sharing.host_of(number, release, {}) for number in (1, 2)] == ["71", "71/2"]
+    sharing.left_behind("71/2", release, frozenset({2}))
+    assert [carried(sharing, name, release) for name in ("71", "71/2")] == [[1], [2]]
+
+
 def test_what_a_host_carries_stays_with_it() -> None:
     sharing, release = Sharing(), hosted("order", "refund")
     assert sharing.host_of(2, release, {"71": frozenset({1, 2}), "72": frozenset()}) == "71"

@@ -12,6 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from perdure.version.scan import parse_source
+
 FILE_SOFT, FILE_HARD = 400, 600
 FUNCTION_SOFT, FUNCTION_HARD = 40, 80
 PUBLIC_METHODS = 15
@@ -47,7 +49,7 @@ class Source:
 
     @classmethod
     def parse(cls, path: str, text: str) -> Source:
-        return cls(path=path, text=text, tree=ast.parse(text, filename=path))
+        return cls(path=path, text=text, tree=parse_source(text.encode()))
 
     def finding(self, line: int, what: str) -> Finding:
         return Finding(path=self.path, line=line, what=what)

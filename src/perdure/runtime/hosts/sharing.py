@@ -35,6 +35,10 @@ class Sharing:
             self._apart.add(version_id)
         return shared if any(one.id == version_id for one in self._shared(hosted)) else alone(shared, version_id)
 
+    def left_behind(self, name: str, hosted: HostedRelease, carried: AbstractSet[int]) -> None:
+        """Keep apart what a host that has just become ready does not carry: it may leave before anybody looks again."""
+        self._apart.update(one.id for one in self.members(name, hosted) if one.id not in carried)
+
     def members(self, name: str, hosted: HostedRelease) -> list[StoredDefinition]:
         """Return what a host of this name carries."""
         version_id = name.partition("/")[2]

@@ -276,7 +276,8 @@ class Supervisor:
                 code = await self._accompany(host, host.process, job)
         finally:
             del self._hosts[host.release]
-            if host.release in self._wanted and not self._closed:
+            # One that left because nothing was due is wanted again when somebody has looked and says so.
+            if host.release in self._wanted and not host.idle and not self._closed:
                 self._waiting[host.release] = self._clock()
         if code is not None:
             self._ended(host, code)

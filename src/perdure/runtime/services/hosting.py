@@ -194,7 +194,12 @@ class Hosting(Service):
 
     def _told(self, change: HostChange) -> None:
         if change.kind == "ready":
+            hosted = self._releases.get(release_id(change.release))
+            if hosted is not None:
+                self._sharing.left_behind(change.release, hosted, frozenset(change.versions))
             self._do(self._unpark(change.versions))
+        elif change.kind == "ended":
+            self._seen = -1  # look again: what became due as it left has no host now
         elif change.kind == "failed":
             self._do(self._park_all(change.release, change.versions, change.cause))
             for version_id in change.versions:
