@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import py_compile
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -185,6 +189,27 @@ def test_functions_that_were_loaded_are_compared(watch: Watcher, app: Path, old:
             one.check_loaded(modules, 0.0)
     else:
         one.check_loaded(modules, 0.0)
+
+
+class Rewriting(Loader):
+    """Somebody's own loader: it compiles something else than the file says."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        code = compile("def pay(): return 20", str(module.__file__), "exec")
+        exec(code, vars(module))  # noqa: S102
+
+
+def test_a_module_that_somebodys_own_loader_made_is_not_held_against_its_file(watch: Watcher, app: Path) -> None:
+    """Pytest rewrites assertions: such a module is never like its file, however young that seems to be."""
+    write(app, {"shop/core.py": LOADED})
+    spec = importlib.util.spec_from_file_location("shop.core", app / "shop" / "core.py", loader=Rewriting())
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    Rewriting().exec_module(module)
+    watch().check_loaded({"shop.core": module}, 0.0)
 
 
 def test_a_loaded_module_whose_file_is_gone_or_broken_is_refused(watch: Watcher, app: Path) -> None:

@@ -5,7 +5,7 @@ module that is imported must be the registered one; it is compiled from the very
 hashed when a module is imported, and parsed only where they differ: comments and layout may.
 
 What was imported before can only be checked by comparing functions, and only where the file is younger than the
-process.
+process and Python's own loader made the module.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Watch:
         """
         for name, module in list(modules.items()):
             file = getattr(module, "__file__", None)
-            if name.partition(".")[0] in self._tops and within(name, self._roots) and file and file.endswith(".py"):
+            if name.partition(".")[0] not in self._tops or not within(name, self._roots):
+                continue
+            if file and file.endswith(".py") and not _is_rewritten(module):
                 self._check_one(name, module, Path(file), since)
 
     def _check_one(self, name: str, module: ModuleType, file: Path, since: float) -> None:
@@ -194,6 +196,12 @@ def process_started() -> float:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
     except (OSError, ValueError, AttributeError):
         return 0.0
+
+
+def _is_rewritten(module: ModuleType) -> bool:
+    """Whether somebody's own loader made a module, such as one that rewrites assertions: it is not like its file."""
+    loader = getattr(module, "__loader__", None)
+    return loader is not None and not isinstance(loader, SourceFileLoader)
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
