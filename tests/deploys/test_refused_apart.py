@@ -11,8 +11,6 @@ from perdure import Engine, Status
 from tests.deploys.place import Place, end, until, until_recorded
 from tests.process import Spawner
 
-pytestmark = pytest.mark.timeout(120)
-
 LOADED = """
 import os
 with open(os.environ["SHOP_LEDGER"], "a") as ledger:

@@ -11,8 +11,6 @@ from tests.house import rules
 from tests.house.rules import Finding, Source
 from tests.house.tree import sources
 
-pytestmark = pytest.mark.timeout(120)  # the first of them parses every file
-
 # A file here may have more than 400 lines (never more than 600). Path -> reason.
 LONG_FILES: dict[str, str] = {}
 

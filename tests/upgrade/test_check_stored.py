@@ -134,4 +134,4 @@ async def test_a_thousand_histories_take_less_than_five_seconds_of_processor_tim
             assert told.kind is Kind.SAFE, str(told)
     taken = processor_time() - before  # the processes have ended with the engine
     print(f"{taken:.2f} s")
-    assert taken < 15  # a third of it on a machine of today
+    assert taken < 15  # 5 is what is promised; a slow machine takes three times as long

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import perdure
 from tests.upgrade.deployment import OLD, STEPS, Application, in_state, sound
 
-pytestmark = pytest.mark.timeout(120)
 FAILING = "a = await charge(item)\nraise ValueError(a)"
 
 

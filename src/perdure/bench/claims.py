@@ -40,13 +40,14 @@ CROWD = 8
 """Workers at one queue."""
 PATIENCE_S = 60
 WORKFLOW, QUEUE = "nothing", "default"
+_START: Barrier | None = None
+"""In a process of the crowd: what its members begin at."""
 
 
 def _claim(url: str, claims: int, start: Barrier | None = None) -> list[float]:
     """Claim as a worker of its own, and return the seconds that each claim took."""
-    store = open_store(url, StoreOptions())
-    store.open()
-    try:
+    with closing(open_store(url, StoreOptions())) as store:
+        store.open()
         name, now, ids = uuid4().hex, store.now(), CommitIds()
         store.register(WorkerRow(name, name, "bench", 1, "live", now, now, now + 3_600_000_000, "[]", "[]"))
         who = Claimant(name, f"{sys.version_info.major}.{sys.version_info.minor}", 3)
@@ -60,8 +61,6 @@ def _claim(url: str, claims: int, start: Barrier | None = None) -> list[float]:
             times.append(perf_counter() - began)
             check(0 if found is None else len(found.taken), BATCH, "claims")
         return times
-    finally:
-        store.close()
 
 
 def _claim_with_others(url: str, claims: int) -> tuple[float, float]:
@@ -69,10 +68,6 @@ def _claim_with_others(url: str, claims: int) -> tuple[float, float]:
     times = _claim(url, claims, _START)
     ended = perf_counter()
     return ended - sum(times), ended
-
-
-_START: Barrier | None = None
-"""In a process of the crowd: what its members begin at."""
 
 
 def _join(start: Barrier) -> None:
