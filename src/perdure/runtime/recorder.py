@@ -67,11 +67,18 @@ class Place:
 
 
 class Recorder:
-    """See the module. All methods run on the engine's event loop thread."""
+    """See the module. All methods run on the engine's event loop thread.
+
+    Attributes:
+        run_id: id of the run.
+        epoch: ownership epoch that its events are recorded under.
+        closed: whether nothing more can be added.
+        held: whether events wait for `send_held`, or for whatever else is added.
+    """
 
     __slots__ = (
         "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_places",
-        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "run_id",
+        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "held", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +87,7 @@ class Recorder:
         self.run_id: str = run_id
         self.epoch: int = epoch
         self.closed: bool = False
+        self.held: bool = False
         self._seq, self._at, self._chain = tail.seq, tail.at, tail.chain
         self._durable: Tail | Event = tail
         self._writer = writer
@@ -99,12 +107,13 @@ class Recorder:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is not yet durable."""
-        return self._append is not None or bool(self._queue)
+        """Whether anything is on its way to the database."""
+        return self._append is not None or (bool(self._queue) and not self.held)
 
     def add(
-        self, draft: Draft, change: Change | None = None, consumed: int | None = None, place: Place | None = None
-    ) -> Event:
+        self, draft: Draft, change: Change | None = None, consumed: int | None = None, place: Place | None = None,
+        *, held: bool = False,
+    ) -> Event:  # fmt: skip
         """Give ``draft`` its place in the log and send it as soon as the run's turn comes.
 
         Args:
@@ -112,6 +121,7 @@ class Recorder:
             change: the change of the run row it implies; nothing can be added after it.
             consumed: number of the inbox message it takes in.
             place: who brings it into the log, in a transaction of his own.
+            held: send it with what is added next, or by `send_held`; nothing is on its way.
         """
         seq = self._seq = self._seq + 1
         at = draft.at
@@ -125,7 +135,7 @@ class Recorder:
             self._places = {**(self._places or {}), seq: place}
         if change is not None:
             self.closed = True
-        if self._append is None and consumed is None and not (self._queue or self._places or self._consumed):
+        if not (held or self._append or consumed or self._queue or self._places or self._consumed):
             append = self._append = Append(self.run_id, (event,), change)  # nearly always
             self._writer.submit(append, self)
             return event
@@ -134,15 +144,26 @@ class Recorder:
             self._consumed.append((seq, consumed))
         if change is not None:
             self._change = change
-        if self._append is None:
+        if held:
+            self.held = True
+        elif self._append is None:
             self._send()
         return event
+
+    def send_held(self) -> None:
+        """Send what was held back, if nothing has taken it along."""
+        if self.held:
+            self._send()
 
     def rewind(self, event: Event) -> None:
         """Make ``event``'s place the next one again; nothing is in flight and the queue is empty."""
         self._seq, self._at, self._chain = self._durable.seq, self._durable.at, self._durable.chain
         self.closed = False
         assert event.seq == self._seq + 1  # noqa: S101 - one append in flight, and it was refused
+
+    def leave_messages(self) -> None:
+        """Leave the messages in the inbox whose events were not sent: whoever has the run next takes them in."""
+        self._consumed.clear()
 
     # -- transactions of the user's ------------------------------------------------------------------------------
 
@@ -179,6 +200,7 @@ class Recorder:
     def discard(self) -> None:
         """Send nothing more."""
         self.closed = True
+        self.held = False
         if self._places:
             for place in self._places.values():
                 place.refuse()
@@ -228,6 +250,7 @@ class Recorder:
             listener.unstorable(events, change, error)
 
     def _send(self) -> None:
+        self.held = False
         queue, rest = self._queue, []
         if self._places:
             place = self._places.get(queue[0].seq)
