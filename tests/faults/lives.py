@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 
 import perdure
@@ -84,6 +85,16 @@ class Shelf:
         store.sweep()
         store.close()
 
+    def declare_dead(self) -> None:
+        """Have the leases of all end, without their clocks having moved."""
+        with closing(apsw.Connection(str(self._path))) as database:  # sqlite3 is another library: its locks would clash
+            database.set_busy_timeout(5_000)
+            database.execute("update worker set expires_at = 0 where state = 'live'")
+        store = self.store()
+        store.open()
+        store.sweep()
+        store.close()
+
     def examine(self) -> Report:
         """Check every invariant."""
         if self.kind == "memory":
@@ -91,10 +102,10 @@ class Shelf:
         return verify(f"sqlite:///{self._path}", [RUN_ID])
 
 
-def engine_on(store: Any) -> perdure.Engine:
+def engine_on(store: Any, lease_s: float = LEASE_S) -> perdure.Engine:
     """Return an engine on a store of our own."""
     engine = perdure.Engine(
-        "memory://", programs.WORKFLOWS, lease=LEASE_S, poll=0.02, hint=0.005, grace=5, evict_after=10
+        "memory://", programs.WORKFLOWS, lease=lease_s, poll=0.02, hint=0.005, grace=5, evict_after=10
     )
     engine._store = store
     return engine
@@ -112,9 +123,9 @@ async def use(engine: perdure.Engine, program: str) -> str:
     return str(await run.status())
 
 
-async def first_life(store: Mortal, program: str) -> None:
+async def first_life(store: Mortal, program: str, lease_s: float = LEASE_S) -> None:
     """Use an engine until it has served, or until the fault has ended it."""
-    engine = engine_on(store)
+    engine = engine_on(store, lease_s)
 
     parts: list[Any] = []
 

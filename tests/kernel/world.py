@@ -87,11 +87,6 @@ class LogWriter:
         self.log = log
         self.commits = 0
 
-    @property
-    def is_calm(self) -> bool:
-        """Half of the time, so that results are delivered before their commit as well as after it."""
-        return self._outside.latency(f"calm {self.commits}") * 2 > self._outside.slowest_s
-
     def submit(self, write: Append, submitter: Any) -> None:
         self.commits += 1
         self._loop.call_later(self._outside.latency(f"commit {self.commits}") / 8, self._settle, write, submitter)

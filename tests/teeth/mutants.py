@@ -182,14 +182,4 @@ MUTANTS = (
         "broken = _broken(run_id, events, skip=skip)", "broken = None",
         "tests/store/sqlite/test_commit.py::test_a_log_that_was_tampered_with_is_not_read",
     ),
-    Mutant(
-        "a step begins before the result that the body went on with is on record", "runtime/tape.py",
-        "return self.speculated > self.durable", "return False",
-        "tests/runtime/test_speculation.py::test_nothing_begins_before_the_result_is_recorded[ahead-False]",
-    ),
-    Mutant(
-        "a body goes on with a result that the database refused", "runtime/closing.py",
-        "seen = refused.seq in run.tape.early", "seen = False",
-        "tests/runtime/test_speculation.py::test_a_body_that_went_on_with_what_cannot_be_stored_is_replayed[False]",
-    ),
 )  # fmt: skip

@@ -256,7 +256,7 @@ class Attempts:
             if run.tape.record_early(draft):
                 run.pump_soon()
         else:
-            run.take_result(draft)
+            run.tape.record(draft)
 
     def _completed(self, attempt: Attempt, payload: bytes) -> Draft:
         operation = attempt.operation

@@ -1,8 +1,8 @@
 """Starts what a body asks for, in the order it was asked for, when its turn has come.
 
-Four things make an operation wait: the result of a strict step that the body knows of and that is not recorded yet,
-other results that are not (for a strict step), too many of them (for a step that may run ahead), and messages from
-outside that are being taken in: a cancel that was acknowledged comes before anything new.
+Three things make an operation wait: results that are not recorded yet (for a strict step), too many of them (for a
+step that may run ahead), and messages from outside that are being taken in: a cancel that was acknowledged comes before
+anything new.
 """
 
 from __future__ import annotations
@@ -91,10 +91,6 @@ class Launcher:
         fresh = execution.take_fresh()
         if run.leaving or not fresh:
             return
-        early = run.tape.early
-        if early and run.tape.is_speculating:
-            self.gated.extend(fresh)
-            return
         if execution.unrecorded and execution.holding:
             # What is not recorded starts at once, live and on replay: its place is not in the log.
             for operation in fresh:
@@ -104,6 +100,7 @@ class Launcher:
         if self.gated or run.stopping or self.fetching or (self.gate_seq and self._is_shut()):
             self.gated.extend(fresh)
             return
+        early = run.tape.early
         for operation in fresh:
             if self.gated or (early and self._must_wait(operation)):  # what is asked for later starts later
                 self.gated.append(operation)
@@ -113,8 +110,6 @@ class Launcher:
     def open_gate(self) -> None:
         """Start what has waited and need wait no longer."""
         run, gated = self._run, self.gated
-        if run.tape.is_speculating:
-            return
         opened = 0
         for operation in gated:
             if run.leaving or run.stopping or self._is_shut() or self._must_wait(operation):

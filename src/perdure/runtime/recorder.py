@@ -67,18 +67,11 @@ class Place:
 
 
 class Recorder:
-    """See the module. All methods run on the engine's event loop thread.
-
-    Attributes:
-        run_id: id of the run.
-        epoch: ownership epoch that its events are recorded under.
-        closed: whether nothing more can be added.
-        held: whether events wait for `send_held`, or for whatever else is added.
-    """
+    """See the module. All methods run on the engine's event loop thread."""
 
     __slots__ = (
         "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_places",
-        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "held", "run_id",
+        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +80,6 @@ class Recorder:
         self.run_id: str = run_id
         self.epoch: int = epoch
         self.closed: bool = False
-        self.held: bool = False
         self._seq, self._at, self._chain = tail.seq, tail.at, tail.chain
         self._durable: Tail | Event = tail
         self._writer = writer
@@ -107,13 +99,12 @@ class Recorder:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is on its way to the database."""
-        return self._append is not None or (bool(self._queue) and not self.held)
+        """Whether anything is not yet durable."""
+        return self._append is not None or bool(self._queue)
 
     def add(
-        self, draft: Draft, change: Change | None = None, consumed: int | None = None, place: Place | None = None,
-        *, held: bool = False,
-    ) -> Event:  # fmt: skip
+        self, draft: Draft, change: Change | None = None, consumed: int | None = None, place: Place | None = None
+    ) -> Event:
         """Give ``draft`` its place in the log and send it as soon as the run's turn comes.
 
         Args:
@@ -121,7 +112,6 @@ class Recorder:
             change: the change of the run row it implies; nothing can be added after it.
             consumed: number of the inbox message it takes in.
             place: who brings it into the log, in a transaction of his own.
-            held: send it with what is added next, or by `send_held`; nothing is on its way.
         """
         seq = self._seq = self._seq + 1
         at = draft.at
@@ -135,7 +125,7 @@ class Recorder:
             self._places = {**(self._places or {}), seq: place}
         if change is not None:
             self.closed = True
-        if not (held or self._append or consumed or self._queue or self._places or self._consumed):
+        if self._append is None and consumed is None and not (self._queue or self._places or self._consumed):
             append = self._append = Append(self.run_id, (event,), change)  # nearly always
             self._writer.submit(append, self)
             return event
@@ -144,16 +134,9 @@ class Recorder:
             self._consumed.append((seq, consumed))
         if change is not None:
             self._change = change
-        if held:
-            self.held = True
-        elif self._append is None:
+        if self._append is None:
             self._send()
         return event
-
-    def send_held(self) -> None:
-        """Send what was held back, if nothing has taken it along."""
-        if self.held:
-            self._send()
 
     def rewind(self, event: Event) -> None:
         """Make ``event``'s place the next one again; nothing is in flight and the queue is empty."""
@@ -200,7 +183,6 @@ class Recorder:
     def discard(self) -> None:
         """Send nothing more."""
         self.closed = True
-        self.held = False
         if self._places:
             for place in self._places.values():
                 place.refuse()
@@ -250,7 +232,6 @@ class Recorder:
             listener.unstorable(events, change, error)
 
     def _send(self) -> None:
-        self.held = False
         queue, rest = self._queue, []
         if self._places:
             place = self._places.get(queue[0].seq)

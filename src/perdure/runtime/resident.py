@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.run")
 CHUNK = 500
 """Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
-SMALL = 65_536
-"""A value of so many bytes is refused by no database for its size."""
 _STARTS_ATTEMPT = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT})
 """Events after whose delivery an attempt is to begin."""
 
@@ -62,8 +60,6 @@ class ResidentRun:
     _holds: int = 0
     _live: bool = False
     _pumping: bool = False
-    _advancing: bool = False
-    _speculating: bool = False
     _replayed: history.Summary = history.FRESH
 
     def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail | Event, given: bytes) -> None:
@@ -121,44 +117,8 @@ class ResidentRun:
                 return
         finally:
             self._pumping = False
-        if self.gone:
-            return
-        self._advancing = True
-        try:
+        if not self.gone:
             self._advance()
-        finally:
-            self._advancing = False
-        if self.recorder.held and not self._speculating:
-            self._speculate()
-
-    def take_result(self, draft: Draft) -> None:
-        """Record the result of a step.
-
-        While the database has little to do, the body goes on with it at once and what it has to add, such as its own
-        result, goes into the same transaction. Nothing that the body asks for begins before that is committed; if it
-        is refused, the run is somebody else's and the body is dropped.
-        """
-        if not (self.host.writer.is_calm and self._may_speculate(draft)):
-            self.tape.record(draft)
-            return
-        self.tape.speculate(draft)
-        if not self._advancing:
-            self.host.loop.call_soon(self._speculate)
-
-    def _may_speculate(self, draft: Draft) -> bool:
-        """Whether nothing has to come before the next turn of the body, and the database will take the value."""
-        tape, recorder = self.tape, self.recorder
-        if recorder.busy or recorder.closed or self.stopping or self._held or not self._live:
-            return False
-        undelivered = tape.undelivered
-        return (not undelivered or undelivered[0].seq in tape.early) and len(draft.payload or b"") <= SMALL
-
-    def _speculate(self) -> None:
-        """Have the body go on with results that are about to be recorded, then send them."""
-        self._speculating = True
-        self.pump()
-        self._speculating = False
-        self.recorder.send_held()
 
     def _deliver(self) -> bool:
         """Return whether the log is exhausted, as far as it is known."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
-    from perdure.model.event import Draft
     from perdure.runtime.attempt import Attempts
     from perdure.runtime.host import Host
     from perdure.runtime.recorder import Recorder
@@ -33,10 +32,6 @@ class Owner(Protocol):
 
     def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
         """Answer a step that is not recorded."""
-        ...
-
-    def take_result(self, draft: Draft) -> None:
-        """Record the result of a step."""
         ...
 
     def pump(self) -> None:

@@ -1,8 +1,7 @@
 """The log of one resident run as its worker sees it: what was recorded, what is durable, what was delivered.
 
-Events are delivered strictly in the order of the log. A live event waits here until it is durable. A result may be
-delivered before that, but never out of order: that of a step with ``durability="ahead"``, and while the database has
-little to do any other, whose consequences are held back.
+Events are delivered strictly in the order of the log. A live event waits here until it is durable; the result of a step
+with ``durability="ahead"`` may be delivered before that, but never out of order.
 """
 
 from __future__ import annotations
@@ -28,17 +27,15 @@ class Tape:
         undelivered: events on record that the body has not seen yet, in order.
         durable: everything up to this seq is durable.
         early: events delivered before they are durable: seq to when they were added.
-        speculated: place of the last of them before whose record nothing else may begin.
     """
 
-    __slots__ = ("durable", "early", "recorder", "speculated", "undelivered")
+    __slots__ = ("durable", "early", "recorder", "undelivered")
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder: Recorder = recorder
         self.undelivered: deque[Event] = deque()
         self.durable: int = 0
         self.early: dict[int, int] = {}
-        self.speculated: int = 0
 
     def load(self, events: Iterable[Event]) -> None:
         """Put what the database holds in front of the body."""
@@ -59,18 +56,6 @@ class Tape:
         self.early[event.seq] = event.at
         self.undelivered.append(event)
         return True
-
-    def speculate(self, draft: Draft) -> None:
-        """Append an event to an open log that is delivered before it is sent: until it is durable nothing begins."""
-        event = self.recorder.add(draft, held=True)
-        self.early[event.seq] = event.at
-        self.speculated = event.seq
-        self.undelivered.append(event)
-
-    @property
-    def is_speculating(self) -> bool:
-        """Whether the body knows of something that is not on record, and is strictly to be."""
-        return self.speculated > self.durable
 
     def reserve(self, draft: Draft, place: Place) -> None:
         """Give an event its place in an open log; a transaction of the user's brings it there."""

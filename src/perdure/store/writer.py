@@ -58,8 +58,6 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = StoreThread("perdure-writer")
         self._scheduled = False
-        self._at_work = 0
-        """Writes that are being committed or taken in."""
         self._aside: list[tuple[Write, Submitter]] = []
         """Blocked writes, which wait for their next turn."""
         self._again: list[tuple[Write, Submitter]] = []
@@ -113,11 +111,6 @@ class Writer:
         return len(self._queue) > self._high_water
 
     @property
-    def is_calm(self) -> bool:
-        """Whether what is submitted now shares its transaction with nobody, as things stand."""
-        return self._at_work <= 1 and not self._queue
-
-    @property
     def _is_inline(self) -> bool:
         return self._inline and self._average_s < SLOW_COMMIT_S
 
@@ -130,7 +123,6 @@ class Writer:
         else:
             pending = self._queue
             batch = [pending.popleft() for _ in range(min(len(pending), self._max_batch))]
-        self._at_work = len(batch)
         if self._is_inline:
             began = perf_counter()
             result = self._commit(batch, block=False)
@@ -185,14 +177,14 @@ class Writer:
         self._next(ahead=ahead)
 
     def _next(self, *, ahead: bool) -> None:
-        if not ahead:  # else whoever takes in that batch goes on
-            self._at_work = 0
-            if self._queue or self._again:
-                self._loop.call_soon(self._flush)  # type: ignore[union-attr]
-            else:
-                self._scheduled = False
-                if not self._aside:
-                    self._idle.set()
+        if ahead:
+            pass  # whoever takes in that batch goes on
+        elif self._queue or self._again:
+            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+        else:
+            self._scheduled = False
+            if not self._aside:
+                self._idle.set()
         if not (ahead or self._aside or self._again):
             self._turns = 0
         if len(self._queue) <= self._high_water // 2:
