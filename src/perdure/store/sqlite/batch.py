@@ -115,11 +115,9 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             tails.born(write)
     if creates:
         _create(connection, creates, batch, numbers)
-    if unnumbered:
-        numbers.update(fetch(connection, "numbers", _json(unnumbered).decode()))
-    _insert_events(connection, events, numbers)
+    _insert_events(connection, events, numbers, unnumbered)
     if unsure:
-        _check_gap(connection, [(numbers[run_id], seq) for run_id, seq in unsure])
+        _check_gap(connection, unsure, numbers)
     if changes:
         _apply_changes(connection, changes)
     if consumed:
@@ -139,7 +137,11 @@ def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> N
         raise Doubt
 
 
-def _insert_events(connection: apsw.Connection, events: Sequence[Event], numbers: dict[str, int]) -> None:
+def _insert_events(
+    connection: apsw.Connection, events: Sequence[Event], numbers: dict[str, int], unnumbered: list[str]
+) -> None:
+    if unnumbered:
+        numbers.update(fetch(connection, "numbers", _json(unnumbered).decode()))
     total, start = len(events), 0
     for size in _SIZES:
         while total - start >= size:
@@ -154,9 +156,10 @@ def _insert_events(connection: apsw.Connection, events: Sequence[Event], numbers
             start += size
 
 
-def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
+def _check_gap(connection: apsw.Connection, unsure: Sequence[tuple[str, int]], numbers: dict[str, int]) -> None:
     """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
-    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, unsure)) != len(unsure):
+    places = [(numbers[run_id], seq) for run_id, seq in unsure]
+    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, places)) != len(places):
         raise Doubt
 
 
