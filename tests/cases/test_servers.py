@@ -252,7 +252,7 @@ async def test_case_dbb_13(world: World) -> None:
     assert set(world.ledger.counts("wait_async").values()) == {1}
 
 
-@on_postgres
+@on_servers
 @pytest.mark.parametrize("runs", [3_000, pytest.param(200_000, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
 def test_case_dbb_14(world: World, runs: int, capsys: pytest.CaptureFixture[str]) -> None:
     """An old snapshot keeps dead rows, and claiming slows down: it has to wade through what is gone.
@@ -261,14 +261,18 @@ def test_case_dbb_14(world: World, runs: int, capsys: pytest.CaptureFixture[str]
     than three times as long as the first ones. Source: NikolayS/PgQue PR#80, riverqueue/river#59, que-rb/que#297.
     """
     assert world.database is not None
-    assert isinstance(world.database.server, Postgres)
     store = open_store(world.url, StoreOptions(durability="process"))
     store.open()
     store.register(worker("w", store.now(), 3_600_000_000))
     spans = []
-    with world.database.server.connect(world.database.name) as old:
-        old.execute("begin isolation level repeatable read")
-        old.execute("select count(*) from perdure.run")
+    with ExitStack() as stack:
+        old = stack.enter_context(server_of(world).connect(world.database.name)).cursor()
+        if isinstance(world.database.server, Postgres):
+            old.execute("begin isolation level repeatable read")
+            old.execute("select count(*) from perdure.run")
+        else:
+            old.execute("start transaction with consistent snapshot")
+            old.execute("select count(*) from run")
         for first in range(0, runs, 100):
             authors = {f"r{n}": Author(f"r{n}", store.now()) for n in range(first, first + 100)}
             store.commit([author.create() for author in authors.values()])

@@ -6,6 +6,7 @@ their limit allows: never more of those than the queue has slots taken.
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -147,7 +148,8 @@ class Line:
         for priority, code, keyed, head_at in self.fetch("levels", self.name, self._request.codes):
             if head_at is None or head_at > self.now:
                 continue
-            source = Keys(self, code, priority, fair=fair) if keyed else Plain(self, code, priority)
+            make: Callable[..., Source] = partial(Keys, fair=fair) if keyed else Plain
+            source = make(self, code, priority, head_at)
             yield source, (place_of(self._row, priority, head_at), head_at, "", _UNSEEN)
 
     def _own(self) -> list[Candidate]:

@@ -86,13 +86,13 @@ class Listed:
 
 
 class Plain:
-    """Runs of one code and priority that have no key."""
+    """Runs of one code and priority that have no key, none of them due before ``head_at``."""
 
-    def __init__(self, desk: Desk, code: str, priority: int) -> None:
+    def __init__(self, desk: Desk, code: str, priority: int, head_at: int) -> None:
         self._desk = desk
         self._where = (desk.name, code, priority, desk.now)
         self._rows: list[Candidate] = []
-        self._after = (_FIRST, _FIRST)
+        self._after = (head_at, _FIRST)
         self._ended = False
 
     def peek(self) -> Candidate | None:
@@ -162,16 +162,16 @@ class _Lane:
 
 
 class Keys:
-    """Runs of one code and priority that have a key; the keys in the order of their turns."""
+    """Runs of one code and priority that have a key; the keys in the order of their turns, none before ``head_at``."""
 
-    def __init__(self, desk: Desk, code: str, priority: int, *, fair: bool) -> None:
+    def __init__(self, desk: Desk, code: str, priority: int, head_at: int, *, fair: bool) -> None:
         self._desk = desk
         self._code = code
         self._priority = priority
         self._fair = fair
         self._heap: list[tuple[int, str, int, _Lane]] = []
         """(rank, key, number of the run or -1 while it has not been looked at, line)."""
-        self._last = (_FIRST, "")
+        self._last = (max(head_at - 1, _FIRST), "")
         """Up to which turn the lines are in the heap."""
         self._ended = False
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from perdure.model.claim import ClaimRequest
 from perdure.store.base import Store, StoreOptions, open_store
+from perdure.store.server import floors
 from perdure.testing.author import claims_for, worker
 from tests.servers.fixtures import Database
 
@@ -93,3 +96,42 @@ def test_a_claim_reads_little_more_than_it_takes(store: Store, database: Databas
     fill(database, 1, 5_000, analyzed=True)
     claim_cost(store, database)
     assert claim_cost(store, database, 50) < 50 * 40
+
+
+def test_what_is_not_claimed_costs_nothing_where_runs_have_keys(store: Store, database: Database) -> None:
+    """The table is never read as a whole to find the first run of a key."""
+
+    def fill_keyed(first: int, last: int) -> None:
+        for kind, (workflow, queue, wake_at) in KINDS.items():
+            filled = FILL.format(kind=kind, workflow=workflow, queue=queue, wake_at=wake_at, first=first, last=last)
+            key = "case when n % 2 = 0 then 'k' || n % 20 end"
+            database.execute(
+                filled.replace("updated_at\n)", "updated_at, partition_key\n)").replace("n, n\n", f"n, n, {key}\n")
+            )
+        database.execute(LOG)
+        database.execute("analyze")
+
+    fill_keyed(1, 1_000)
+    few = min(claim_cost(store, database) for _ in range(3))
+    fill_keyed(1_001, 8_000)
+    many = min(claim_cost(store, database) for _ in range(3))
+    assert many <= few * 1.5 + 300, (few, many)
+
+
+def test_dead_entries_are_read_once_and_then_left_aside(
+    store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside an old snapshot the entries of what was claimed stay, in front of what is due."""
+    database.execute(FILL.format(kind="gone", workflow="order", queue="default", wake_at=0, first=1, last=6_000))
+    with ExitStack() as stack:
+        connection: Any = stack.enter_context(database.server.connect(database.name))
+        old = connection.cursor()
+        old.execute("begin isolation level repeatable read")
+        old.execute("select count(*) from perdure.run")
+        database.execute("update perdure.run set status = 'completed', wake_at = null")
+        fill(database, 6_001, 6_100, analyzed=True)
+        cost = min(claim_cost(store, database) for _ in range(3))
+        monkeypatch.setattr(floors, "COSTLY_US", -1)
+        later = min(claim_cost(store, database) for _ in range(floors.IN_A_ROW + 2))
+    assert 6_000 <= cost <= 6_000 * 1.1 + 600, cost
+    assert later < 1_000, later

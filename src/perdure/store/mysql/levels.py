@@ -10,66 +10,75 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.store.server.dialect import Result
+from perdure.store.server.floors import SPENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from perdure.store.mysql.statement import Statement
 
-_HIGHEST, _LOWEST = 2**63 - 1, -(2**63)
 _AT_ONCE = 50
 """Lines that one statement asks for."""
 _UNION = b"\nunion all\n"
-_PLAIN, _KEYED = "level_plain", "level_keyed"
+_LEVEL, _HEAD = ("level_plain", "level_keyed"), ("head_plain", "head_keyed")
 
 
 class Line(NamedTuple):
-    """Runs that differ in their priority only."""
+    """Runs that differ in their priority only, and where to look among them."""
 
     place: int
     """Of its queue, among those asked for."""
+    name: str
+    """Of the statement that looks there."""
     queue: str
     code: str
-    name: str
-    """Of the statement that finds its next level."""
+    highest: int
+    """Or the one that is known."""
+    lowest: int
+    """Or from when on to look for the first time of the one that is known."""
 
 
 def levels(
     run: Callable[[list[bytes]], Sequence[Result]],
     known: dict[str, Statement],
-    asked: Sequence[tuple[str, tuple[str, ...]]],
+    asked: Sequence[Sequence[Any]],
 ) -> list[Result]:
-    """Return (priority, code, is keyed, first time) for each level, highest first, of each queue and its codes.
+    """Return (priority, code, is keyed, first time) for each level, highest first, of each that was asked for.
 
-    A row of nothing is added to each if there are workers to take over from.
+    A row of nothing is added to each if there are workers to take over from, and to the first what this took.
+    `perdure.store.server.floors.levels` says how to ask.
     """
     found: list[list[tuple[Any, ...]]] = [[] for _ in asked]
-    below = {
-        Line(place, queue, code, name): _HIGHEST
-        for place, (queue, codes) in enumerate(asked)
-        for code in codes
-        for name in (_PLAIN, _KEYED)
-    }
+    lines = [line for place, values in enumerate(asked) for line in _lines(place, *values)]
+    clock = known["clock"].fill()
     gone = [known["gone"].fill()]
-    over: list[tuple[Any, ...]] = []
-    while below:
-        lines = list(below)
-        parts = [
-            known[line.name].fill((line.queue, line.code, below[line], number)) for number, line in enumerate(lines)
-        ]
+    others: list[list[tuple[Any, ...]]] = [[] for _ in asked]
+    spent = 0
+    while lines or gone:
+        parts = [known[line.name].fill((*line[2:], number)) for number, line in enumerate(lines)]
         unions = [_UNION.join(parts[start : start + _AT_ONCE]) for start in range(0, len(parts), _AT_ONCE)]
-        results = run([*unions, *gone])
+        before, *results, after = run([clock, *gone, *unions, clock])
+        spent += int(after.rows[0][0]) - int(before.rows[0][0])
         if gone:
-            gone, over = [], [(None, None, 0, None)] if results[-1].rows else []
-            results = results[:-1]
-        below = {}
-        for result in results:
-            for number, priority, head_at in result.rows:
-                line = lines[number]
-                found[line.place].append((priority, line.code, int(line.name == _KEYED), head_at))
-                if priority > _LOWEST:
-                    below[line] = priority - 1
-    return [_in_order(rows, over) for rows in found]
+            gone = []
+            if results.pop(0).rows:
+                others = [[(None, None, 0, None)] for _ in asked]
+        below: list[Line] = []
+        for number, priority, head_at in (row for result in results for row in result.rows):
+            line = lines[number]
+            found[line.place].append((priority, line.code, int(line.name in (_LEVEL[1], _HEAD[1])), head_at))
+            if line.name in _LEVEL and priority > line.lowest:
+                below.append(line._replace(highest=priority - 1))
+        lines = below
+    if others:
+        others[0].append((None, None, SPENT, spent))
+    return [_in_order(rows, over) for rows, over in zip(found, others, strict=True)]
+
+
+def _lines(place: int, queue: str, *columns: tuple[str, ...]) -> Iterator[Line]:
+    for names, (codes, keyed, *numbers) in ((_LEVEL, columns[:4]), (_HEAD, columns[4:])):
+        for code, of_key, first, second in zip(codes, keyed, *numbers, strict=True):
+            yield Line(place, names[int(of_key)], queue, code, int(first), int(second))
 
 
 def _in_order(rows: list[tuple[Any, ...]], over: list[tuple[Any, ...]]) -> Result:

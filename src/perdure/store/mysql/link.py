@@ -93,7 +93,7 @@ class MysqlLink:
     def many(self, *calls: tuple[Any, ...]) -> list[Answer]:
         """Run named statements in one round trip, but for what has to be found out step by step."""
         if calls and calls[0][0] == _LEVELS:
-            return levels(self.run, self._statements, [(queue, codes) for _, queue, codes in calls])
+            return levels(self.run, self._statements, [values for _, *values in calls])
         return self.run([self._statements[name].fill(values) for name, *values in calls])
 
     def query(self, sql: str, values: Sequence[Value]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.store.server.dialect import L
+from perdure.store.server.floors import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ class ServerGround(Generic[L]):
 
 def _running(link: L) -> Run:
     def run(*calls: tuple[Any, ...]) -> list[Rows]:
-        return [result.rows for result in link.many(*calls)]
+        asked = [whole(*values) if name == "levels" else (name, *values) for name, *values in calls]
+        return [result.rows for result in link.many(*asked)]
 
     return run

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import random
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.model.claim import TAIL_EVENTS, Claims
@@ -21,10 +23,11 @@ from perdure.store.slots import binding, counted
 from perdure.store.tails import Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.store.base import Decide
+    from perdure.store.server.floors import Floors
 
 logger: logging.Logger = logging.getLogger("perdure.store")
 _LONGEST_MS = "2000"
@@ -41,37 +44,42 @@ class Outlook(NamedTuple):
     due: bool
     """Whether there may be something to claim."""
     then: int
-    """When there will be more."""
+    """When there will be more, or it has to be looked at as a whole."""
+    levels: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({})
+    """Queue to the priorities that runs wait with, and the first time of each."""
 
 
 LATE = 2**63 - 1
 
 
-def look(link: L, request: ClaimRequest, now: int) -> Outlook:
+def look(link: L, request: ClaimRequest, floors: Floors, now: int) -> Outlook:
     """Look for what is due, and for when there will be more. One round trip, and no lock."""
     if request.only is not None:
         return Outlook(due=True, then=now)
-    due, then = False, LATE
-    for result in link.many(*(("levels", name, request.codes) for name in request.queues)):
-        for priority, _, _, head_at in result.rows:
-            if priority is None:
-                due |= request.take_over
-            elif head_at <= now:
-                due = True
-            else:
-                then = min(then, head_at)
-    return Outlook(due, then)
+    queues = request.queues
+    view = floors.note(queues, link.many(*floors.calls(queues, request.codes, now)), now)
+    due, then = False, LATE if view.until is None else view.until
+    for priority, _, _, head_at in chain.from_iterable(view.levels.values()):
+        if priority is None:
+            due |= request.take_over
+        elif head_at <= now:
+            due = True
+        else:
+            then = min(then, head_at)
+    return Outlook(due, then, view.levels)
 
 
 def claim(
-    dialect: Dialect[L], link: L, request: ClaimRequest, decide: Decide, damaged: set[str], settled: dict[str, int]
-) -> Claims:
+    dialect: Dialect[L], link: L, request: ClaimRequest, outlook: Outlook, decide: Decide, damaged: set[str],
+    settled: dict[str, int],
+) -> Claims:  # fmt: skip
     """Claim up to ``request.limit`` runs, in the open transaction. A worker whose row is not live gets none.
 
     Args:
         dialect: how a batch is written.
         link: in a transaction.
         request: who claims, and what it can serve.
+        outlook: what was just found to be due. It is not looked for again: what came since can wait for the next claim.
         decide: returns the append that claims a run.
         damaged: runs that turned out not to be claimable, here and earlier. They are passed over, so that they keep
             nobody else from being claimed.
@@ -81,7 +89,7 @@ def claim(
     if not live.rows:
         return Claims([])
     now = int(clock.rows[0][0])
-    chosen, settings, waits = _choose(link, request, now, damaged, settled)
+    chosen, settings, waits = _choose(link, request, outlook, now, damaged, settled)
     claimed = _take(dialect, link, chosen.rows, decide, damaged)
     calls = [
         call
@@ -102,7 +110,7 @@ def claim(
 
 
 def _choose(
-    link: L, request: ClaimRequest, now: int, damaged: Collection[str], settled: dict[str, int]
+    link: L, request: ClaimRequest, outlook: Outlook, now: int, damaged: Collection[str], settled: dict[str, int]
 ) -> tuple[Chosen, dict[str, QueueRow], bool]:
     """Lock and return the runs to take, the settings of the queues, and whether one is just being claimed from."""
     run = None
@@ -126,6 +134,8 @@ def _choose(
                 settled[name] = row.changes
 
     def fetch(name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        if name == "levels":
+            return outlook.levels[values[0]]
         return link.execute(name, *values).rows
 
     def line(name: str, expected: int) -> Line | None:

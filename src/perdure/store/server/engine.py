@@ -18,6 +18,7 @@ from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.commit import Committing, Promise
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.server.floors import Floors
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
 from perdure.store.settle import has_happened, is_text, run_of
@@ -65,6 +66,7 @@ class ServerStore(Generic[L]):
         """Due runs that cannot be claimed."""
         self._settled: dict[str, int] = {}
         """Queue to the last change of its limits that all who claim know of."""
+        self._floors: Floors = Floors()
         self._blocked: frozenset[str] = frozenset()
         """Runs that somebody else was in the way of when a write of theirs was tried last."""
         self._next_sweep = 0
@@ -223,11 +225,13 @@ class ServerStore(Generic[L]):
 
         def work(link: L, promise: Promise) -> Claims:
             before = self._writes
-            outlook = claim.look(link, request, self._clock.now()) if request.limit > 0 else Outlook(due=False, then=0)
+            outlook = Outlook(due=False, then=0)
+            if request.limit > 0:
+                outlook = claim.look(link, request, self._floors, self._clock.now())
             answer = Claims([])
             if outlook.due:
                 link.begin()
-                answer = claim.claim(self._dialect, link, request, decide, self._damaged, self._settled)
+                answer = claim.claim(self._dialect, link, request, outlook, decide, self._damaged, self._settled)
                 found.append(answer)
                 promise.writes = [one.append for one in answer.taken]
                 link.commit()

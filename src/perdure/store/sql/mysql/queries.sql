@@ -225,9 +225,9 @@ where state <> 'live' and not exists (select 1 from run as r where r.owner = wor
 -- gone: whether there are workers to take over from
 select 1 from worker where state <> 'live' limit 1
 
--- level_plain: the highest priority up to one that runs without a key wait with, and the first time of them
+-- level_plain: the highest priority in a gap that runs without a key wait with, and the first time of them
 select
-    ?4, t.priority,
+    ?5, t.priority,
     (
         select r.wake_at from run as r
         where r.due_queue = ?1 and r.partition_key is null and r.code = ?2 and r.priority = t.priority
@@ -235,13 +235,13 @@ select
     )
 from (
     select max(priority) as priority from run
-    where due_queue = ?1 and partition_key is null and code = ?2 and priority <= ?3
+    where due_queue = ?1 and partition_key is null and code = ?2 and priority <= ?3 and priority >= ?4
 ) as t
 where t.priority is not null
 
 -- level_keyed: the same of runs with a key
 select
-    ?4, t.priority,
+    ?5, t.priority,
     (
         select n.turn_at from lane as n
         where n.queue = ?1 and n.code = ?2 and n.priority = t.priority
@@ -249,9 +249,23 @@ select
     )
 from (
     select max(priority) as priority from lane
-    where queue = ?1 and code = ?2 and priority <= ?3
+    where queue = ?1 and code = ?2 and priority <= ?3 and priority >= ?4
 ) as t
 where t.priority is not null
+
+-- head_plain: the first time from one on that runs without a key of a priority wait for
+(
+    select ?5, priority, wake_at from run
+    where due_queue = ?1 and partition_key is null and code = ?2 and priority = ?3 and wake_at >= ?4
+    order by wake_at limit 1
+)
+
+-- head_keyed: the same of runs with a key
+(
+    select ?5, priority, turn_at from lane
+    where queue = ?1 and code = ?2 and priority = ?3 and turn_at >= ?4
+    order by turn_at limit 1
+)
 
 -- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first
 select

@@ -237,82 +237,82 @@ where r.owner is not null and not exists (select 1 from perdure.worker as w wher
 delete from perdure.worker as w
 where w.state <> 'live' and not exists (select 1 from perdure.run as r where r.owner = w.id)
 
--- levels: every priority of a queue with a time to wake up, and the first such time, by skipping through the indexes; a
--- row of nothing if there are workers to take over from
+-- levels: every priority of a queue with a time to wake up in some gaps, and the first such time, by skipping through the
+-- indexes; the first such time of priorities that are known, from a time on; a row of nothing if there are workers to take
+-- over from; and what this took, in microseconds
 -- Ordered by the key, too, which is null in all of them: else the planner does not see that the index is in this order,
--- and sorts all that waits.
-with recursive plain (code, priority) as (
-    select
-        w.name,
+-- and sorts all that waits. One index entry gives both priority and time: it may lie behind many dead ones.
+with recursive level (code, keyed, lowest, priority, head_at) as (
+    select g.code, g.keyed, g.lowest, h.priority, h.head_at
+    from unnest(
+        $2::text [], $3::text []::bigint [], $4::text []::bigint [], $5::text []::bigint []
+    ) as g (code, keyed, highest, lowest)
+    cross join lateral (
         (
-            select r.priority from perdure.run as r
+            select r.priority, r.wake_at from perdure.run as r
             where
-                r.queue = $1::text and r.partition_key is null and r.code = w.name and r.wake_at is not null
-            order by r.partition_key, r.priority desc limit 1
+                g.keyed = 0 and r.queue = $1::text and r.partition_key is null and r.code = g.code
+                and r.priority <= g.highest and r.priority >= g.lowest and r.wake_at is not null
+            order by r.partition_key, r.priority desc, r.wake_at limit 1
         )
-    from unnest($2::text []) as w (name)
-    union all
-    select
-        s.code,
+        union all
         (
-            select r.priority from perdure.run as r
+            select n.priority, n.turn_at from perdure.lane as n
             where
-                r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority < s.priority
-                and r.wake_at is not null
-            order by r.partition_key, r.priority desc limit 1
+                g.keyed = 1 and n.queue = $1::text and n.code = g.code
+                and n.priority <= g.highest and n.priority >= g.lowest
+            order by n.priority desc, n.turn_at limit 1
         )
-    from plain as s
-    where s.priority is not null
-),
-
-keyed (code, priority) as (
-    select
-        w.name,
-        (
-            select n.priority from perdure.lane as n
-            where n.queue = $1::text and n.code = w.name
-            order by n.priority desc limit 1
-        )
-    from unnest($2::text []) as w (name)
+    ) as h (priority, head_at)
     union all
-    select
-        s.code,
+    select s.code, s.keyed, s.lowest, h.priority, h.head_at
+    from level as s
+    cross join lateral (
         (
-            select n.priority from perdure.lane as n
-            where n.queue = $1::text and n.code = s.code and n.priority < s.priority
-            order by n.priority desc limit 1
-        )
-    from keyed as s
-    where s.priority is not null
-),
-
-headed (priority, code, keyed, head_at) as (
-    select
-        s.priority, s.code, 0,
-        (
-            select r.wake_at from perdure.run as r
+            select r.priority, r.wake_at from perdure.run as r
             where
-                r.queue = $1::text and r.partition_key is null and r.code = s.code and r.priority = s.priority
-                and r.wake_at is not null
-            order by r.partition_key, r.wake_at limit 1
+                s.keyed = 0 and r.queue = $1::text and r.partition_key is null and r.code = s.code
+                and r.priority < s.priority and r.priority >= s.lowest and r.wake_at is not null
+            order by r.partition_key, r.priority desc, r.wake_at limit 1
         )
-    from plain as s
-    where s.priority is not null
-    union all
-    select
-        s.priority, s.code, 1,
+        union all
         (
-            select n.turn_at from perdure.lane as n
-            where n.queue = $1::text and n.code = s.code and n.priority = s.priority
-            order by n.turn_at limit 1
+            select n.priority, n.turn_at from perdure.lane as n
+            where
+                s.keyed = 1 and n.queue = $1::text and n.code = s.code
+                and n.priority < s.priority and n.priority >= s.lowest
+            order by n.priority desc, n.turn_at limit 1
         )
-    from keyed as s
-    where s.priority is not null
+    ) as h (priority, head_at)
 )
 
-select priority, code, keyed, head_at from headed where head_at is not null
+select priority, code, keyed, head_at from level
+union all
+select k.priority, k.code, k.keyed, h.head_at
+from unnest(
+    $6::text [], $7::text []::bigint [], $8::text []::bigint [], $9::text []::bigint []
+) as k (code, keyed, priority, floor_at)
+cross join lateral (
+    (
+        select r.wake_at from perdure.run as r
+        where
+            k.keyed = 0 and r.queue = $1::text and r.partition_key is null and r.code = k.code
+            and r.priority = k.priority and r.wake_at >= k.floor_at
+        order by r.partition_key, r.wake_at limit 1
+    )
+    union all
+    (
+        select n.turn_at from perdure.lane as n
+        where
+            k.keyed = 1 and n.queue = $1::text and n.code = k.code and n.priority = k.priority
+            and n.turn_at >= k.floor_at
+        order by n.turn_at limit 1
+    )
+) as h (head_at)
 union all
 select null, null, 0, null where exists (select 1 from perdure.worker where state <> 'live')
+union all
+select null, null, 2, (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint
 order by 1 desc nulls last
 
 -- due_plain: the runs without a key of a code and priority that nobody else is claiming, longest due first; see `levels`
@@ -351,8 +351,8 @@ left join lateral (
         r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
         r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
     from perdure.run as r
-    where r.no = (
-        select f.no from perdure.run as f
+    where r.id = (
+        select f.id from perdure.run as f
         where
             f.queue = $1::text and f.partition_key = n.partition_key and f.code = $2::text
             and f.priority = $3::bigint and f.wake_at is not null and f.wake_at <= $4::bigint
