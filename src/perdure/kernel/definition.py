@@ -40,7 +40,7 @@ class Definition:
     noun = "function"
 
     def __init__(self, function: Callable[..., Any], name: str | None) -> None:
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self.name: str = check_name(self._default_name() if name is None else name, f"the name of a {self.noun}")
         self._check()
@@ -91,7 +91,7 @@ class StepDefinition(Definition):
         super().__init__(function, name)
         self.performed = function
         self.named: bool = name is not None
-        self.policy = policy
+        self.policy: StepPolicy = policy
         self.unrecorded: bool = policy.durability == "none"
         self.store_input: bool = policy.store_input
         self.at_most_once: bool = policy.mode == "at_most_once"

@@ -34,6 +34,7 @@ logger: logging.Logger = logging.getLogger("perdure.run")
 
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
+_CANCELS = frozenset({EventType.CANCEL_REQUESTED.value, EventType.DEADLINE_PASSED.value})
 _FAILED: str = EventType.STEP_FAILED.value
 _PATCHED: str = EventType.PATCH_TAKEN.value
 
@@ -245,7 +246,7 @@ class Execution(Requests):
             self.claims += 1
             if self._root is None:  # the body begins with the first claim: its time is that of the claim
                 self._begin()
-        elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
+        elif event.type in _CANCELS:
             if event.type == EventType.CANCEL_REQUESTED:
                 self.cancel_requested = True
                 facts = msgspec.json.decode(event.detail or b"{}")

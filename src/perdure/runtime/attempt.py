@@ -243,9 +243,8 @@ class Attempts:
 
     def _succeeded(self, attempt: Attempt, value: Any) -> None:
         run, operation = self.run, attempt.operation
-        encode = run.execution.codec.encode  # not called as a method, which it is not: that is looked for in the class
         try:
-            payload = encode(value, operation.signature.returns)
+            payload = run.execution.codec.encode(value, operation.signature.returns)
         except CodecError as refused:
             self._failed(attempt, self._result_error(operation, refused), final=True)
             return

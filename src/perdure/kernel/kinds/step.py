@@ -24,6 +24,7 @@ from perdure.model.status import EventType
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from perdure.codec.signature import CallSignature
     from perdure.kernel.definition import StepDefinition
     from perdure.kernel.operation import Port
     from perdure.kernel.requests import Requests
@@ -56,7 +57,8 @@ class StepOperation(Operation):
         self.kwargs: dict[str, Any] = kwargs
         self.input: bytes | None = None
         self.digest: int | None = None
-        signature = self.signature = definition.signature
+        signature: CallSignature = definition.signature
+        self.signature: CallSignature = signature
         if definition.store_input:
             self.input = encode_call(signature, args, kwargs, run.codec)
             self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
@@ -90,9 +92,8 @@ class StepOperation(Operation):
         if error is not None:
             self.future.set_exception(self._error(error))
             return
-        decode = self.run.codec.decode  # not called as a method, which it is not: that is looked for in the class
         try:
-            value = decode(payload or b"", self.signature.returns)
+            value = self.run.codec.decode(payload or b"", self.signature.returns)
         except CodecError as unreadable:
             unreadable.step = self.name
             raise
@@ -125,7 +126,7 @@ class _Step:
     __slots__ = ("__dict__", "__weakref__", "definition")
 
     def __init__(self, definition: StepDefinition) -> None:
-        self.definition = definition
+        self.definition: StepDefinition = definition
         update_wrapper(cast("Any", self), definition.function)
 
     @property
