@@ -102,7 +102,14 @@ class CallSignature:
             UsageError: Python would refuse the call.
         """
         if not kwargs and self._enough <= len(args) <= self._most:
-            return {name: value for name, value in zip(self._positional, args)}  # noqa: B905, C416 - half as dear
+            stored: dict[str, Any] = {}
+            for name, value in zip(self._positional, args):  # noqa: B905 - a third of what `dict(zip())` costs
+                stored[name] = value  # noqa: PERF403 - a comprehension makes a function each time
+            return stored
+        return self._bound(args, kwargs, label)
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str) -> dict[str, Any]:
+        """Return any call as it is stored."""
         label = label or self.name
         given = dict(zip(self._positional, args, strict=False))
         rest = args[len(self._positional) :]

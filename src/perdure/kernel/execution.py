@@ -151,10 +151,13 @@ class Execution(Requests):
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self.fresh = self.fresh, []
-        pending = self._pending
         if len(fresh) == 1:  # nearly always
-            return fresh if fresh[0].id in pending else []
-        return [operation for operation in fresh if pending.get(operation.id) is operation]
+            return fresh if fresh[0].id in self._pending else []
+        return self._wanted(fresh) if fresh else fresh
+
+    def _wanted(self, operations: list[Operation]) -> list[Operation]:
+        pending = self._pending
+        return [operation for operation in operations if pending.get(operation.id) is operation]
 
     def take_given_up(self) -> list[Operation]:
         """Return the operations the body gave up since the last call."""
@@ -259,7 +262,11 @@ class Execution(Requests):
         """Drain the loop; once the body has ended, wind up what it left behind."""
         self.loop.drain()
         root = self._root
-        while root is not None and root.done() and self.outcome is None:
+        if root is not None and root.done():
+            self._wind_up(root)
+
+    def _wind_up(self, root: RunTask) -> None:
+        while self.outcome is None:
             left = [task for task in self.loop.tasks if not task.done()]
             newly = [task for task in left if task.number not in self._closing]
             for task in newly:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -97,7 +98,7 @@ class Attempts:
         lease = host.lease
         if lease is not None and boot_time() >= lease.deadline:
             self.waiting[operation.id] = number
-            host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
+            host.when_lease_holds(partial(self._launch_if_wanted, operation, number))
             return
         if operation.id in running:  # a timed-out attempt whose thread has not ended
             self.waiting[operation.id] = number
