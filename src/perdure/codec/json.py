@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _NULL: Final = b"null"
 _MARKER: Final = b'"$"'
-"""Looked for with `find`: ``in`` asks first whether it is a number, and makes and drops an error."""
+"""Looked for with `find`: ``in`` asks first whether it is a number, and drops the error that this makes."""
 
 
 class JsonCodec:

@@ -102,10 +102,9 @@ class CallSignature:
             UsageError: Python would refuse the call.
         """
         if not kwargs and self._enough <= len(args) <= self._most:
-            stored: dict[str, Any] = {}
-            for name, value in zip(self._positional, args):  # noqa: B905 - a third of what `dict(zip())` costs
-                stored[name] = value  # noqa: PERF403 - a comprehension makes a function each time
-            return stored
+            if len(args) == 1:  # a tenth of what follows
+                return {self._positional[0]: args[0]}
+            return dict(zip(self._positional, args))  # noqa: B905 - saying `strict=False` makes it half as dear again
         return self._bound(args, kwargs, label)
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Execution(Requests):
             Diverged: the event answers something the body did not ask for.
             Spinning: the body does not come to rest.
         """
-        kind, op_id, okind, name, _, self.logical_time = event[2:8]  # field by field it takes four times as long
+        kind, op_id, okind, name, _, self.logical_time = event[2:8]  # a third less than field by field
         if op_id is None:
             self._run_event(event)
             return

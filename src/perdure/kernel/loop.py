@@ -91,7 +91,7 @@ class RunTask(asyncio.Task[Any]):
         """Take the next id below this task."""
         n = self.count
         self.count = n + 1
-        return self.prefix + str(n)  # a third of what an f-string takes for a number
+        return self.prefix + str(n)  # a third less than an f-string takes for a number
 
 
 class Handle(Struct, eq=False):

@@ -25,7 +25,7 @@ TAIL_EVENTS = 24
 """How many events from the end of a log a claim looks at: enough to count deaths."""
 
 
-_CLAIM = EventType.RUN_CLAIMED  # to ask an enumeration for a member is thirty times as dear as a name of the module
+_CLAIM = EventType.RUN_CLAIMED  # to ask an enumeration for a member is dear
 _CLAIMED: str = EventType.RUN_CLAIMED.value
 _PARK: str = EventType.RUN_PARKED.value
 _RUNNING: str = Status.RUNNING.value
