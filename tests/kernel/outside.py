@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ class Outside:
         """Operation id to number of calls."""
         self.trace: list[Any] = []
         """What the body has seen, in order."""
+        self.on_call: Callable[[perdure.StepInfo], None] = lambda _info: None
         self.broken: set[str] = set()
         """What fails at present: labels given to the step `try_it`."""
 
@@ -29,6 +31,7 @@ class Outside:
     def called(self) -> perdure.StepInfo:
         info = perdure.step_info()
         self.calls[info.key.rpartition(":")[2]] += 1
+        self.on_call(info)
         return info
 
     async def work(self) -> perdure.StepInfo:

@@ -19,6 +19,7 @@ import perdure
 from perdure.codec.base import open_chain
 from perdure.codec.exception import read_failure
 from perdure.codec.signature import encode_call
+from perdure.kernel.kinds.step import StepOperation
 from perdure.model.event import EMPTY_TAIL, Draft, Event, Tail, broken_link, seal, tail_of
 from perdure.model.run import Message, RunRow
 from perdure.model.status import EventType
@@ -259,15 +260,26 @@ class World:
     def _watch(self, run: ResidentRun) -> None:
         execution = run.execution
         deliver = execution.deliver
+        strict = 0
+        """Place of the last result that nothing may begin before, of those that the body knows."""
 
         def watched(event: Event) -> None:
+            nonlocal strict
+            operation = execution.pending.get(event.op or "")
+            if isinstance(operation, StepOperation) and operation.definition.policy.durability == "strict":
+                strict = event.seq
             deliver(event)
             if event.seq not in self.snapshots:
                 pending = [(op.id, op.kind, op.name) for op in execution.pending.values()]
                 self.snapshots[event.seq] = (list(self.outside.trace), pending, execution.logical_time)
             self.on_event(event)
 
+        def called(info: perdure.StepInfo) -> None:
+            if info.attempt == 1:
+                assert self.log[-1].seq >= strict, f"{info.name} began before event {strict} was on record"
+
         execution.deliver = watched  # type: ignore[method-assign]
+        self.outside.on_call = called
 
     def cancel(self) -> None:
         """Send the run a request to cancel."""

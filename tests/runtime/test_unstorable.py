@@ -79,20 +79,54 @@ async def several() -> list[str]:
     return [result if isinstance(result, str) else type(result).__name__ for result in results]
 
 
+@perdure.step(durability="ahead")
+async def ahead(text: str) -> str:
+    return text
+
+
+@perdure.workflow
+async def goes_on() -> list[str]:
+    results: list[str] = []
+    for text in ("a", "refuse me", "c"):
+        try:
+            results.append(await ahead(text))
+        except perdure.CodecError:
+            results.append("CodecError")
+    return results
+
+
+def refuse(engine: perdure.Engine) -> None:
+    """Have the engine's store refuse every value that holds certain bytes."""
+    store: Any = engine._store
+    commit = store.commit
+
+    def holds_it(write: Any) -> bool:
+        return type(write) is Append and any(b"refuse me" in (event.payload or b"") for event in write.events)
+
+    def refusing(batch: Sequence[Any], *, block: bool = True) -> Any:
+        passing = [write for write in batch if not holds_it(write)]
+        outcomes = iter(commit(passing, block=block) if passing else ())
+        return [Failed(ValueError("no")) if holds_it(write) else next(outcomes) for write in batch]
+
+    store.commit = refusing
+
+
+async def test_a_body_that_went_on_with_a_value_that_is_refused_is_replayed(tmp_db: str) -> None:
+    """It had the result of a step that is recorded ahead, and what came of it is void."""
+    async with perdure.Engine(tmp_db, [goes_on], grace=0, poll="20ms") as engine:
+        refuse(engine)
+        run = await engine.start(goes_on)
+        assert await run.result(timeout=30) == ["a", "CodecError", "c"]
+        log = await run.history()
+        assert [event.seq for event in log] == list(range(1, len(log) + 1))
+        types = [event.type for event in log]
+        assert types.count("step_failed") == 1
+        assert types[types.index("step_failed") + 1] == "run_released"
+
+
 async def test_only_the_value_that_is_refused_is_replaced(tmp_db: str) -> None:
     async with perdure.Engine(tmp_db, [several], grace=0) as engine:
-        store: Any = engine._store
-        commit = store.commit
-
-        def holds_it(write: Any) -> bool:
-            return type(write) is Append and any(b"refuse me" in (event.payload or b"") for event in write.events)
-
-        def refusing(batch: Sequence[Any], *, block: bool = True) -> Any:
-            passing = [write for write in batch if not holds_it(write)]
-            outcomes = iter(commit(passing, block=block) if passing else ())
-            return [Failed(ValueError("no")) if holds_it(write) else next(outcomes) for write in batch]
-
-        store.commit = refusing
+        refuse(engine)
         run = await engine.start(several)
         assert await run.result(timeout=30) == ["a", "b", "CodecError", "c", "d"]
         log = await run.history()

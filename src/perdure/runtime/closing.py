@@ -50,6 +50,10 @@ class Departing(Protocol):
         """Lose the run."""
         ...
 
+    def hand_back(self, reason: str, *, fatal: bool = False) -> None:
+        """Give the run to whoever claims it next."""
+        ...
+
 
 class Deadline(Operation):
     """The run's own time limit, as something to wake up for. Not an operation of the body: it has no id."""
@@ -223,9 +227,16 @@ def replace_unstorable(run: Departing, events: Sequence[Event], change: Change |
         run.drop("nothing can be recorded")
         return
     run.replaced_at = refused.seq
+    seen = refused.seq in run.tape.early
     failure = _encode(run, CodecError(f"the database refuses the value: {error}", run_id=run.id))
     run.leaving = False
     run.tape.rewind(refused)
+    if seen:
+        # The body has gone on with what is not to be. It is replayed, wherever: nothing that followed was recorded.
+        run.recorder.leave_messages()
+        run.tape.record(_without_value(draft_of(refused), failure))
+        run.hand_back("the database refuses a result that the body had gone on with")
+        return
     if change is not None and refused.type == EventType.RUN_COMPLETED:
         change = replace(change, after=Status.FAILED, detail="CodecError: the database refuses the result")
     for event in events:

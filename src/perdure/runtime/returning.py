@@ -7,24 +7,28 @@ worker.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.errors import StoreError
 from perdure.model.event import Draft, seal, tail_of
 from perdure.model.status import EventType, Status
 from perdure.model.write import Append, Change, Committed
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from perdure.model.event import Event
     from perdure.model.write import Outcome
     from perdure.runtime.host import Host
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
+_SOON_S = 0.1
+"""Between two looks after an answer was lost."""
 
 
 class Returns:
@@ -33,6 +37,21 @@ class Returns:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._missing: dict[str, int] = {}
+
+    async def find_lost(self, worker_id: str, known: Callable[[], Collection[str]]) -> None:
+        """Look for what was claimed and not told, because the answer was lost: heartbeats are far apart.
+
+        No claim may be under way.
+
+        Args:
+            worker_id: who claimed.
+            known: returns what is here or on the way.
+        """
+        host = self._host
+        for _ in range(2):
+            await asyncio.sleep(_SOON_S)
+            with suppress(StoreError):
+                self.reconcile(await host.reader.call(host.loop, host.store.owned, worker_id), known())
 
     def give_back(self, last: Event, reason: str) -> asyncio.Future[None]:
         """Let anybody claim a run whose log ends in ``last`` and which that event's epoch owns.
@@ -52,7 +71,7 @@ class Returns:
         """Give back what the database said twice that we own, while we know nothing of it.
 
         Args:
-            owned: what a heartbeat says.
+            owned: what the database says now.
             known: runs that are here, or on the way.
         """
         missing = {run_id: epoch for run_id, (epoch, _) in owned.items() if run_id not in known}

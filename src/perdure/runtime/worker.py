@@ -12,7 +12,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from perdure.errors import StoreCorrupt, StoreError
+from perdure.errors import StoreCorrupt, StoreError, StoreUnavailable
 from perdure.model.claim import Claimant, Claimed, claim_draft
 from perdure.model.code import UNBOUND
 from perdure.model.event import Draft
@@ -238,6 +238,8 @@ class Worker:
                     await self._claim()
         except StoreError as error:
             logger.debug("cannot claim now: %s", error)
+            if isinstance(error, StoreUnavailable) and error.unknown:
+                await self._returns.find_lost(self.id, lambda: self._on_the_way | self.host.runs.keys())
         finally:
             self._claiming = None
 
