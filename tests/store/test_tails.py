@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.model.status import EventType
+from perdure.model.write import Conflict
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.tails import LARGEST_UNCLAIMED, MOST_TAILS, MOST_UNCLAIMED, Tails
 from perdure.testing.author import Author
-from perdure.testing.conformance.contract import accept, claim, enlist
+from perdure.testing.conformance.contract import accept, claim, commit, enlist
 
 
 def share(store: Store) -> str:
@@ -38,6 +39,24 @@ def test_the_statistics_say_how_often_it_helped(store: Store, tmp_path: Path) ->
     accept(store, author.step())  # here the log ended two events earlier
     assert share(store) == "66.7% of 3 appends"
     assert share(other) == "50.0% of 2 appends"
+
+
+@pytest.mark.parametrize("purged_here", [True, False])
+def test_what_a_purged_run_was_known_by_is_not_written_to(store: Store, tmp_path: Path, *, purged_here: bool) -> None:
+    """The next run may get its number."""
+    author = Author("run-1", store.now())
+    accept(store, author.create(owner="w1"))
+    late = author.stale()
+    other = store
+    if not purged_here:
+        other = open_store(f"sqlite:///{tmp_path / 'a.db'}", StoreOptions())
+        other.open()
+    accept(other, author.completed())
+    accept(other, author.purge())
+    accept(other, Author("run-2", store.now()).create(owner="w1"))
+    (outcome,) = commit(store, late.step(events=2))
+    assert outcome == Conflict(None)
+    assert len(store.load("run-2")) == 2
 
 
 def test_it_is_bounded() -> None:

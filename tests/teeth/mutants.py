@@ -144,18 +144,23 @@ MUTANTS = (
     ),
     Mutant(
         "the body's clock stands still", "kernel/execution.py",
-        "self.logical_time = event.at", "self.logical_time = self.logical_time or event.at",
+        "name, _, self.logical_time = event[2:8]", "name, _, at = event[2:8]; self.logical_time = self.logical_time or at",
         "tests/runtime/test_logical_time.py::test_a_sleep_at_the_very_start_of_a_body_lasts_as_long_as_it_says",
     ),
     Mutant(
         "an append may skip a place of the log", "store/sqlite/batch.py",
-        "if unsure:\n        _check_gap(connection, unsure)", "pass",
+        "if unsure:\n        _check_gap(connection, unsure, numbers)", "pass",
         f"{_STORES}::test_an_append_that_skips_a_place_is_refused[sqlite]",
     ),
     Mutant(
         "what was rolled back is taken for recorded", "store/sqlite/engine.py",
         "self._own_version = -1\n        self._tails.clear()\n\n    def _agree", "self._own_version = -1\n\n    def _agree",
         "tests/store/sqlite/test_commit.py::test_what_was_rolled_back_is_not_taken_for_recorded",
+    ),
+    Mutant(
+        "a run's number is believed whatever others wrote", "store/sqlite/engine.py",
+        "self._tails.numbers.clear()", "pass",
+        "tests/store/test_tails.py::test_what_a_purged_run_was_known_by_is_not_written_to",
     ),
     Mutant(
         "a failed COMMIT is believed to have failed", "store/settle.py",

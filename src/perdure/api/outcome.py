@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
     from perdure.model.run import RunRow
 
+_COMPLETED: str = EventType.RUN_COMPLETED.value
+
 
 def outcome_of(row: RunRow, last: Event, codec: Codec, definition: WorkflowDefinition | None) -> Any:
     """Return the result that ``last`` records, or raise what it tells.
@@ -23,7 +25,7 @@ def outcome_of(row: RunRow, last: Event, codec: Codec, definition: WorkflowDefin
     Raises:
         RunFailed, RunTimedOut, RunCancelled, RunTerminated, RunParked: as recorded.
     """
-    if last.type == EventType.RUN_COMPLETED:
+    if last.type == _COMPLETED:
         returns = Any if definition is None else definition.signature.returns
         return codec.decode(last.payload or b"null", returns)
     if last.type == EventType.RUN_FAILED:

@@ -218,7 +218,8 @@ async def when_ended(connection: Connection, run_id: str, *, is_new: bool) -> En
         RunNotFound, StoreCorrupt: see `end_of`.
         StoreError: the store has failed for good, or was closed.
     """
-    possible(run_id)
+    if not is_new:
+        possible(run_id)
     while True:
         connection.check()
         end: End | None = await connection.waiters.wait(run_id, is_new=is_new)

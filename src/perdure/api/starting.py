@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _PRIORITY = 2**31
 _PARTITION_KEY = 200
 _STARTED: str = EventType.RUN_STARTED.value
-_PENDING = f">{Status.PENDING}"
-_RUNNING = f"{Status.PENDING}>{Status.RUNNING}"
+_PENDING: str = Status.PENDING.value
+_RUNNING: str = Status.RUNNING.value
 
 
 def new_id() -> str:
@@ -70,7 +70,7 @@ def encode_input(
 
 def start_digest(workflow: str, given: bytes, codec: Codec) -> int:
     """Return what two starts of one id must have in common to be the same start."""
-    data = b"%s\x00%d" % (workflow.encode(), digest(given, codec, named=True))
+    data = f"{workflow}\x00{digest(given, codec, named=True)!s}".encode()
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 
@@ -110,17 +110,17 @@ def prepare(
     if deadline is not None and deadline <= wake_at:
         message = f"timeout ({timeout!r}) must be longer than delay ({delay or 0!r}): the run could never begin in time"
         raise InvalidValue(message)
-    started = Draft(_STARTED, now, state=_PENDING, input=given, detail=bound.facts)
+    started = Draft(_STARTED, now, state=f">{_PENDING}", input=given, detail=bound.facts)
     drafts: tuple[Draft, ...] = (started,)
-    status, owner, epoch = Status.PENDING, None, 0
+    status, owner, epoch = _PENDING, None, 0
     if claim_for is not None and wake_at <= now:
         drafts = (started, claim_for.claim_draft(now, bound.label))
-        status, owner, epoch = Status.RUNNING, claim_for.id, 1
-    row = RunRow(
-        run_id, name, bound.label, status.value, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
+        status, owner, epoch = _RUNNING, claim_for.id, 1
+    row = RunRow._make((  # half as dear as its constructor
+        run_id, name, bound.label, status, queue, priority, None if owner else wake_at, owner, epoch, 0, deadline,
         start_digest(name, given, connection.codec), msgspec.json.encode(dict(pairs)).decode() if pairs else None, None,
         now, now, partition_key, bound.version_id,
-    )  # fmt: skip
+    ))  # fmt: skip
     events = seal(run_id, EMPTY_TAIL, drafts, epoch, connection.commit_ids.take())
     return Create(row, events, fresh, pairs, deduplication_key, bound.version_count)
 

@@ -67,7 +67,8 @@ class CallSignature:
         # With this many positional arguments and no others, nothing is missing. Positional
         # parameters without default come first; a required keyword makes it too many to reach.
         needed = self._required.issubset(self._positional)
-        self._enough = len(self._required) if needed else len(self._positional) + 1
+        self._most = len(self._positional)
+        self._enough = len(self._required) if needed else self._most + 1
         make: Any = TypedDict
         self.shape: Any = make(self.name, self.hints, total=False)
 
@@ -100,8 +101,14 @@ class CallSignature:
         Raises:
             UsageError: Python would refuse the call.
         """
-        if not kwargs and self._enough <= len(args) <= len(self._positional):
+        if not kwargs and self._enough <= len(args) <= self._most:
+            if len(args) == 1:  # a tenth of what follows
+                return {self._positional[0]: args[0]}
             return dict(zip(self._positional, args))  # noqa: B905 - saying `strict=False` makes it half as dear again
+        return self._bound(args, kwargs, label)
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any], label: str) -> dict[str, Any]:
+        """Return any call as it is stored."""
         label = label or self.name
         given = dict(zip(self._positional, args, strict=False))
         rest = args[len(self._positional) :]
@@ -293,7 +300,7 @@ def digest(data: bytes, codec: Codec | None = None, *, named: bool = False) -> i
     # With no object inside the outermost there is no order to level out.
     if (named or data.find(b"{", 1) > 0) and data[0] != ENVELOPE:
         tree = _decode(data)
-        data = _encode_ordered(_canonical(tree) if b'"$"' in data else tree)
+        data = _encode_ordered(_canonical(tree) if data.find(b'"$"') >= 0 else tree)
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big", signed=True)
 
 

@@ -34,6 +34,7 @@ logger: logging.Logger = logging.getLogger("perdure.run")
 
 
 _CLAIMED: str = EventType.RUN_CLAIMED.value
+_CANCELS = frozenset({EventType.CANCEL_REQUESTED.value, EventType.DEADLINE_PASSED.value})
 _FAILED: str = EventType.STEP_FAILED.value
 _PATCHED: str = EventType.PATCH_TAKEN.value
 
@@ -88,29 +89,24 @@ class Execution(Requests):
             Diverged: the event answers something the body did not ask for.
             Spinning: the body does not come to rest.
         """
-        self.logical_time = event.at
-        op_id = event.op
+        kind, op_id, okind, name, _, self.logical_time = event[2:8]  # a third less than field by field
         if op_id is None:
             self._run_event(event)
             return
         operation = self._pending.get(op_id)
-        if (
-            operation is None
-            or operation.name != event.name
-            or operation.kind != event.kind
-            or operation.digest != event.digest
-        ):
+        if operation is None or operation.name != name or operation.kind != okind or operation.digest != event.digest:
             operation = self._match(event)
-        if event.type in NOTES:
+        if kind in NOTES:
             if operation is not None:
                 operation.note(event)
             return
         if operation is None:
             return
         del self._pending[op_id]
-        if not self.failures.watching and event.type == _FAILED:
-            self.failures.watching = True
-        self.failures.deliveries += 1
+        failures = self.failures
+        if kind == _FAILED:
+            failures.watching = True
+        failures.deliveries += 1
         operation.settle(event)
         operation.release()
         self.turn()
@@ -155,10 +151,13 @@ class Execution(Requests):
     def take_fresh(self) -> list[Operation]:
         """Return the operations to start, in the order they were asked for, and forget them."""
         fresh, self.fresh = self.fresh, []
-        pending = self._pending
         if len(fresh) == 1:  # nearly always
-            return fresh if fresh[0].id in pending else []
-        return [operation for operation in fresh if pending.get(operation.id) is operation]
+            return fresh if fresh[0].id in self._pending else []
+        return self._wanted(fresh) if fresh else fresh
+
+    def _wanted(self, operations: list[Operation]) -> list[Operation]:
+        pending = self._pending
+        return [operation for operation in operations if pending.get(operation.id) is operation]
 
     def take_given_up(self) -> list[Operation]:
         """Return the operations the body gave up since the last call."""
@@ -250,7 +249,7 @@ class Execution(Requests):
             self.claims += 1
             if self._root is None:  # the body begins with the first claim: its time is that of the claim
                 self._begin()
-        elif event.type in (EventType.CANCEL_REQUESTED, EventType.DEADLINE_PASSED):
+        elif event.type in _CANCELS:
             if event.type == EventType.CANCEL_REQUESTED:
                 self.cancel_requested = True
                 facts = msgspec.json.decode(event.detail or b"{}")
@@ -263,7 +262,11 @@ class Execution(Requests):
         """Drain the loop; once the body has ended, wind up what it left behind."""
         self.loop.drain()
         root = self._root
-        while root is not None and root.done() and self.outcome is None:
+        if root is not None and root.done():
+            self._wind_up(root)
+
+    def _wind_up(self, root: RunTask) -> None:
+        while self.outcome is None:
             left = [task for task in self.loop.tasks if not task.done()]
             newly = [task for task in left if task.number not in self._closing]
             for task in newly:

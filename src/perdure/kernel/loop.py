@@ -19,6 +19,7 @@ import contextvars
 import sys
 from asyncio import events
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
@@ -90,7 +91,7 @@ class RunTask(asyncio.Task[Any]):
         """Take the next id below this task."""
         n = self.count
         self.count = n + 1
-        return f"{self.prefix}{n}"
+        return self.prefix + str(n)  # a third less than an f-string takes for a number
 
 
 class Handle(Struct, eq=False):
@@ -113,7 +114,6 @@ class Handle(Struct, eq=False):
 class RunLoop(asyncio.AbstractEventLoop):
     """The loop of one run. Not thread-safe: one thread at a time drains it."""
 
-    _numbers: int = 0
     _orphans: int = 0
     _prune_at: int = 64
 
@@ -126,6 +126,8 @@ class RunLoop(asyncio.AbstractEventLoop):
         self.ready: deque[Handle] = deque()
         self.tasks: list[RunTask] = []
         self.generators: dict[int, AsyncGenerator[Any, Any]] = {}
+        self.next_number: Callable[[], int] = count(1).__next__
+        """Return the next number for a task or future."""
 
     # -- what asyncio calls ------------------------------------------------------------------------------------
 
@@ -207,11 +209,6 @@ class RunLoop(asyncio.AbstractEventLoop):
         self._orphans += 1
         return f"~{self._orphans - 1}"
 
-    def next_number(self) -> int:
-        """Return the next number for a task or future."""
-        self._numbers += 1
-        return self._numbers
-
     def drain(self) -> None:
         """Run callbacks until none is ready.
 
@@ -224,7 +221,7 @@ class RunLoop(asyncio.AbstractEventLoop):
             return
         outer = self.outer
         events._set_running_loop(self)  # noqa: SLF001 - the documented hook for loop implementations
-        _set_hooks(self._first_iteration, self._finalizer)
+        _set_hooks(_first_iteration, _finalizer)
         budget = MAX_CALLBACKS
         try:
             while ready:
@@ -235,7 +232,11 @@ class RunLoop(asyncio.AbstractEventLoop):
                 if budget < 0:
                     raise Spinning
                 try:
-                    handle.context.run(handle.callback, *handle.args)
+                    args = handle.args
+                    if len(args) == 1:  # as those of futures and tasks are
+                        handle.context.run(handle.callback, args[0])
+                    else:
+                        handle.context.run(handle.callback, *args)
                 except (KeyboardInterrupt, SystemExit):
                     raise
                 except BaseException as error:  # noqa: BLE001 - as on any event loop, a callback's error is only told
@@ -245,11 +246,14 @@ class RunLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(outer)  # noqa: SLF001
             _set_hooks(*self._outer_hooks)
 
-    def _first_iteration(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self.generators[id(generator)] = generator
 
-    def _finalizer(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Never called while `generators` holds them; here so that asyncio's default does not run."""
+def _first_iteration(generator: AsyncGenerator[Any, Any]) -> None:
+    loop: Any = events._get_running_loop()  # noqa: SLF001 - the one that is drained
+    loop.generators[id(generator)] = generator
+
+
+def _finalizer(generator: AsyncGenerator[Any, Any]) -> None:
+    """Never called while `RunLoop.generators` holds them; here so that asyncio's default does not run."""
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:

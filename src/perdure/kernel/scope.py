@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
 
 from perdure.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Token
+
     from perdure.kernel.kinds.step import StepOperation
     from perdure.kernel.requests import Requests
 
 CURRENT: ContextVar[Any] = ContextVar("perdure_scope", default=None)
 """An `Execution` in the tasks of a body, a `StepScope` in an attempt of a step, None elsewhere."""
+enter: Callable[[Any], Token[Any]] = CURRENT.set
+"""Say where the running code is. A method at hand: this and the next are called with every step."""
+where: Callable[[], Any] = CURRENT.get
+"""Return where the running code is."""
 
 
 class Evicted(BaseException):
     """Unwinds a body whose run leaves this process. Private: not an error, not a cancellation, never recorded."""
 
 
-class StepScope:
+class StepScope(Struct, eq=False):
     """What a step's attempt knows about itself. The runtime's `Attempt` is one."""
 
-    __slots__ = ("epoch", "is_final", "number", "operation")
-    is_body = False
+    is_body: ClassVar[bool] = False
 
     operation: StepOperation
     number: int

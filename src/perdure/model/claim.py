@@ -25,6 +25,7 @@ TAIL_EVENTS = 24
 """How many events from the end of a log a claim looks at: enough to count deaths."""
 
 
+_CLAIM = EventType.RUN_CLAIMED  # to ask an enumeration for a member is dear
 _CLAIMED: str = EventType.RUN_CLAIMED.value
 _PARK: str = EventType.RUN_PARKED.value
 _RUNNING: str = Status.RUNNING.value
@@ -188,7 +189,7 @@ def hand_over(row: RunRow, recent: tuple[Event, ...], now: int, commit_id: int) 
 
 def claim_draft(who: Claimant, status: str, version: str, now: int) -> Draft:
     """Return the event by which ``who`` claims a run that is in ``status``."""
-    return Draft(_CLAIMED, now, state=_change(status, EventType.RUN_CLAIMED), detail=_facts(who, version))
+    return Draft(_CLAIMED, now, state=_change(status, _CLAIM), detail=_facts(who, version))
 
 
 @lru_cache(maxsize=1024)

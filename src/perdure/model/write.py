@@ -14,7 +14,7 @@ from perdure.model.event import Event
 from perdure.model.run import Message, RunRow, Tombstone
 
 
-class Create(Struct, frozen=True):
+class Create(Struct, frozen=True, gc=False):
     """Record a new run and the first events of its log.
 
     Answered by `Existing` when the id is taken, also by a tombstone; by `Committed` when it is taken by this very
@@ -49,7 +49,7 @@ class Change(Struct, frozen=True, gc=False):
     at: int
 
 
-class Append(Struct, frozen=True):
+class Append(Struct, frozen=True, gc=False):
     """Continue a run's log, and change what is derived from it.
 
     The first event's ``seq`` is the place the writer believes to be next. If it is not the next one (taken, or too

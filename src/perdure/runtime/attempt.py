@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, GuardBusy, LeaseLost, SourceChangedOnDisk, StepInterrupted, StepTimedOut
-from perdure.kernel.scope import CURRENT
+from perdure.kernel.scope import enter
 from perdure.model.event import Draft
 from perdure.model.status import EventType
 from perdure.runtime.lease import boot_time
@@ -94,14 +95,15 @@ class Attempts:
     def _launch(self, operation: StepOperation, number: int) -> None:
         run, running = self.run, self.running
         host = run.host
-        if boot_time() >= host.effects_until:
+        lease = host.lease
+        if lease is not None and boot_time() >= lease.deadline:
             self.waiting[operation.id] = number
-            host.when_lease_holds(lambda: self._launch_if_wanted(operation, number))
+            host.when_lease_holds(partial(self._launch_if_wanted, operation, number))
             return
         if operation.id in running:  # a timed-out attempt whose thread has not ended
             self.waiting[operation.id] = number
             return
-        attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, self)
+        attempt = running[operation.id] = Attempt(operation, number, run.recorder.epoch, False, self)
         context = operation.context if number == 1 else operation.context.copy()
         if operation.definition.is_async:
             task = host.starter.task(self._run_async(attempt), operation.name, context, at_once=self.eager)
@@ -121,7 +123,7 @@ class Attempts:
 
     async def _run_async(self, attempt: Attempt) -> None:
         attempt.begun = True
-        CURRENT.set(attempt)
+        enter(attempt)
         operation = attempt.operation
         definition = operation.definition
         timeout_us = definition.policy.timeout_us
@@ -164,7 +166,7 @@ class Attempts:
         function, args, kwargs = operation.definition.performed, operation.args, operation.kwargs
 
         def call() -> Any:
-            CURRENT.set(attempt)
+            enter(attempt)
             return function(*args, **kwargs)
 
         def done(value: Any, error: BaseException | None) -> None:
@@ -219,7 +221,7 @@ class Attempts:
         return True
 
     def _ended(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
-        if self._is_settled(attempt, error):
+        if (self.abandoned or attempt.place is not None) and self._is_settled(attempt, error):
             return
         run, operation = self.run, attempt.operation
         del self.running[operation.id]
@@ -243,7 +245,7 @@ class Attempts:
     def _succeeded(self, attempt: Attempt, value: Any) -> None:
         run, operation = self.run, attempt.operation
         try:
-            payload = run.execution.codec.encode(value, operation.definition.signature.returns)
+            payload = run.execution.codec.encode(value, operation.signature.returns)
         except CodecError as refused:
             self._failed(attempt, self._result_error(operation, refused), final=True)
             return
@@ -260,8 +262,9 @@ class Attempts:
 
     def _completed(self, attempt: Attempt, payload: bytes) -> Draft:
         operation = attempt.operation
+        now = self.run.host.now
         return Draft(
-            _COMPLETED, self.run.host.now(), operation.id, operation.kind, operation.name, attempt.number,
+            _COMPLETED, now(), operation.id, operation.kind, operation.name, attempt.number,
             None, operation.digest, None, operation.input, payload,
         )  # fmt: skip
 

@@ -70,6 +70,7 @@ class Deadline(Operation):
 
 
 _RUNNING: str = Status.RUNNING.value
+_COMPLETED = EventType.RUN_COMPLETED
 _WAYS: dict[str, tuple[str, str, str]] = {
     kind: (kind.value, after.value, f"{Status.RUNNING}>{after}")
     for (before, kind), after in TRANSITIONS.items()
@@ -116,7 +117,7 @@ def finish(run: Departing) -> None:
         except CodecError as error:
             _fail(run, result_error(run, error))
             return
-        _leave(run, EventType.RUN_COMPLETED, payload=payload)
+        _leave(run, _COMPLETED, payload=payload)
     elif outcome.cancelled and run.execution.timed_out:
         limit = run.row.deadline_at
         seconds = None if limit is None else (limit - run.row.created_at) / 1_000_000

@@ -22,13 +22,14 @@ NATIVE: bool = sys.version_info >= (3, 12)
 class Starter:
     """Makes tasks on one event loop."""
 
-    __slots__ = ("_can_begin", "_loop", "_plain", "_turn")
+    __slots__ = ("_can_begin", "_keeper", "_loop", "_plain", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop: Any = loop
         self._plain: bool = loop.get_task_factory() is None
         """Whether the user leaves it to asyncio how a task is made."""
         self._turn: Callable[..., object] | None = None
+        self._keeper: Callable[..., None] = self._keep
         self._can_begin: bool = self._plain and (NATIVE or (isinstance(loop, asyncio.BaseEventLoop) and self._fits()))
 
     def task(
@@ -50,7 +51,7 @@ class Starter:
 
     def _begun(self, coroutine: Coroutine[Any, Any, None], name: str, context: Context) -> asyncio.Task[None]:
         loop = self._loop
-        loop.call_soon = self._keep
+        loop.call_soon = self._keeper
         try:
             task = asyncio.Task(coroutine, loop=loop, name=name, context=context)
         finally:

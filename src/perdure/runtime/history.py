@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.model.event import Event
 
+_UPGRADED: str = EventType.RUN_UPGRADED.value
 _FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED})
 
 
@@ -64,7 +65,7 @@ def effective(events: Sequence[Event]) -> Sequence[Event]:
     An upgrade may have dropped what operations recorded from some place on, and may have said what steps recorded
     before it are called now. Both hold for every later replay, unless the upgrade was taken back.
     """
-    upgrades = [event for event in events if event.type == EventType.RUN_UPGRADED]
+    upgrades = [event for event in events if event.type == _UPGRADED]
     if not upgrades:
         return events
     details = {event.seq: _detail(event) for event in upgrades}

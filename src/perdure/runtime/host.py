@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from math import inf
 from random import random
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -117,6 +116,7 @@ class Host:
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None
+        """Until its deadline effects may be started; without one, always."""
         self.on_room: Callable[[], None] = _nothing
         """Called when a run has left or become idle: there may be room for another."""
         self._blocked: list[Callable[[], None]] = []
@@ -210,11 +210,6 @@ class Host:
                 run.take_messages(done.result())
 
         future.add_done_callback(arrived)
-
-    @property
-    def effects_until(self) -> float:
-        """Until when effects may be started, by `boot_time`."""
-        return self.lease.deadline if self.lease is not None else inf
 
     def when_lease_holds(self, call: Callable[[], None]) -> None:
         """Call back once a heartbeat has succeeded."""

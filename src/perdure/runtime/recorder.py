@@ -17,7 +17,7 @@ from perdure.model.event import sealed
 from perdure.model.write import COMMITTED, Append, Change, Committed, Conflict, Failed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.model.event import Draft, Event, Tail
     from perdure.model.write import Outcome
@@ -70,8 +70,8 @@ class Recorder:
     """See the module. All methods run on the engine's event loop thread."""
 
     __slots__ = (
-        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_ids", "_listener", "_one_by_one", "_places",
-        "_queue", "_sent", "_seq", "_writer", "closed", "epoch", "run_id",
+        "_append", "_at", "_chain", "_change", "_consumed", "_durable", "_listener", "_one_by_one", "_places", "_queue",
+        "_sent", "_seq", "_take_id", "_writer", "closed", "epoch", "run_id",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +83,7 @@ class Recorder:
         self._seq, self._at, self._chain = tail.seq, tail.at, tail.chain
         self._durable: Tail | Event = tail
         self._writer = writer
-        self._ids = ids
+        self._take_id: Callable[[], int] = ids.take
         self._listener: Listener | None = listener
         self._queue: list[Event] = []
         self._append: Append | None = None
@@ -119,7 +119,8 @@ class Recorder:
             at = self._at
         else:
             self._at = at
-        event = sealed(self.run_id, seq, draft, at, self.epoch, self._ids.take(), self._chain)
+        take_id = self._take_id
+        event = sealed(self.run_id, seq, draft, at, self.epoch, take_id(), self._chain)
         self._chain = event.chain
         if place is not None:
             self._places = {**(self._places or {}), seq: place}

@@ -54,39 +54,32 @@ class Owner(Protocol):
 class Attempt(StepScope):
     """One attempt under way."""
 
-    __slots__ = ("_attempts", "beaten_at", "begun", "given_up", "place", "task", "timed_out", "timer")
-
-    def __init__(self, operation: StepOperation, number: int, epoch: int, attempts: Attempts) -> None:
-        self.operation = operation
-        self.number = number
-        self.epoch = epoch
-        self.is_final = False
-        self._attempts = attempts
-        self.beaten_at: int = 0
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.timed_out: bool = False
-        """A sync attempt whose time is up: answered already, but its thread still runs."""
-        self.given_up: bool = False
-        self.begun: bool = False
-        """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
-        self.place: Place | None = None
-        """Where its own transaction puts its record. From then on nothing but the transaction decides how it ends."""
+    attempts: Attempts
+    beaten_at: int = 0
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
+    timed_out: bool = False
+    """A sync attempt whose time is up: answered already, but its thread still runs."""
+    given_up: bool = False
+    begun: bool = False
+    """Whether the task of an async attempt has had its first turn: before that, a cancel ends it unheard."""
+    place: Place | None = None
+    """Where its own transaction puts its record. From then on nothing but the transaction decides how it ends."""
 
     @property
     def is_wanted(self) -> bool:
         """See `StepScope`. May be asked on any thread."""
-        return not (self.timed_out or self.given_up or self._attempts.abandoned)
+        return not (self.timed_out or self.given_up or self.attempts.abandoned)
 
     @property
     def store(self) -> Store:
         """See `StepScope`."""
-        return self._attempts.run.host.store
+        return self.attempts.run.host.store
 
     def reserve(self, payload: bytes) -> Place:
         """See `StepScope`. May be called on any thread."""
         place = Place()
-        self._attempts.run.host.loop.call_soon_threadsafe(self._attempts.reserve, self, place, payload)
+        self.attempts.run.host.loop.call_soon_threadsafe(self.attempts.reserve, self, place, payload)
         return place
 
     def beat(self, detail: Any) -> None:
@@ -95,4 +88,4 @@ class Attempt(StepScope):
         Raises:
             CodecError: ``detail`` cannot be stored.
         """
-        self._attempts.send_beat(self, detail)
+        self.attempts.send_beat(self, detail)

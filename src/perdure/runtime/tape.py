@@ -99,4 +99,8 @@ class Tape:
         """Note that everything up to ``seq`` is durable."""
         self.durable = seq
         if self.early:
-            self.early = {early: at for early, at in self.early.items() if early > seq}
+            self.early = _later(self.early, seq)
+
+
+def _later(early: dict[int, int], seq: int) -> dict[int, int]:
+    return {place: at for place, at in early.items() if place > seq}

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from perdure.runtime.service import Service
 
 logger: logging.Logger = logging.getLogger("perdure.worker")
+_PENDING: str = Status.PENDING.value
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
 
@@ -61,8 +62,7 @@ class Worker:
         self.host = host
         self._only = only
         self._parent = parent
-        self.id: str = uuid7()
-        """Of this incarnation: a worker that was declared dead goes on under a new one."""
+        self._be_somebody()
         self.name: str = name or f"{socket.gethostname()}:{os.getpid()}"
         self.lease: Lease = Lease(host.store, self.id, host.settings.lease_us)
         self.running: bool = False
@@ -86,6 +86,11 @@ class Worker:
         self._suspect: str | None = None
         """A run its last workers died of, given back until it can be executed with nothing else here."""
         self._suspect_until = 0.0
+
+    def _be_somebody(self) -> None:
+        self.id: str = uuid7()
+        """Of this incarnation: a worker that was declared dead goes on under a new one."""
+        self._claimant = Claimant(self.id, self.host.python, self.host.settings.max_deaths)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -175,10 +180,6 @@ class Worker:
         """Whether another run may become active here now."""
         return self.running and self._suspect is None and self.host.free > 0 and self.lease.holds()
 
-    @property
-    def _claimant(self) -> Claimant:
-        return Claimant(self.id, self.host.python, self.host.settings.max_deaths)
-
     def carries(self, workflow: str, version_id: int) -> bool:
         """Whether a run bound so may be executed here. One that is bound to none is bound by a claim of its own."""
         carried = self.host.carried
@@ -189,7 +190,7 @@ class Worker:
 
     def claim_draft(self, now: int, version: str) -> Draft:
         """Return the event by which this worker claims a run in the transaction that creates it."""
-        return claim_draft(self._claimant, Status.PENDING.value, version, now)
+        return claim_draft(self._claimant, _PENDING, version, now)
 
     def create(self, create: Create) -> asyncio.Future[Outcome]:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
@@ -371,7 +372,7 @@ class Worker:
     async def _rejoin(self) -> None:
         """Go on as a new worker: what froze this process for so long is over, and nothing of the old life is left."""
         while self.running:
-            self.id = uuid7()
+            self._be_somebody()
             self.lease = Lease(self.host.store, self.id, self.host.settings.lease_us)
             try:
                 await self._enroll()

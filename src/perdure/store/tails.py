@@ -23,16 +23,19 @@ class Tails(dict[str, int]):
     it took in does not commit.
 
     Attributes:
+        numbers: under which number a run's events are stored, where the store has numbers. A number may be given
+            again once its run is purged, so these must also be cleared when somebody else may have written.
         unclaimed: whole logs of runs that were recorded here and that nobody owned then: a claim that finds such a run
             in its first epoch need not read it.
         hits: appends that needed no look.
         misses: appends that did.
     """
 
-    __slots__ = ("hits", "misses", "unclaimed")
+    __slots__ = ("hits", "misses", "numbers", "unclaimed")
 
     def __init__(self) -> None:
         super().__init__()
+        self.numbers: dict[str, int] = {}
         self.unclaimed: dict[str, tuple[Event, ...]] = {}
         self.hits: int = 0
         self.misses: int = 0
@@ -40,6 +43,7 @@ class Tails(dict[str, int]):
     def clear(self) -> None:
         """Forget everything."""
         super().clear()
+        self.numbers.clear()
         self.unclaimed.clear()
 
     def born(self, create: Create) -> None:

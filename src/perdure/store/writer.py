@@ -161,7 +161,7 @@ class Writer:
             self._failures = 0
         self.batches += 1
         self.writes += len(batch)
-        if any(type(outcome) is Blocked for outcome in result):
+        if Blocked in map(type, result):
             batch, result = self._set_aside(batch, result)
         ahead = bool(self._queue or self._again) and not self._is_inline
         if ahead:

@@ -18,12 +18,13 @@ from perdure.codec.exception import decode_exception
 from perdure.codec.signature import encode_call
 from perdure.errors import CodecError, UsageError
 from perdure.kernel.operation import Operation
-from perdure.kernel.scope import CURRENT
+from perdure.kernel.scope import where
 from perdure.model.status import EventType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from perdure.codec.signature import CallSignature
     from perdure.kernel.definition import StepDefinition
     from perdure.kernel.operation import Port
     from perdure.kernel.requests import Requests
@@ -37,7 +38,10 @@ T_co = TypeVar("T_co", covariant=True)
 class StepOperation(Operation):
     """One call of a step in a body, with what the log says about its attempts."""
 
-    __slots__ = ("args", "attempts", "budget_from", "context", "definition", "input", "intent", "kwargs", "next_at")
+    __slots__ = (
+        "args", "attempts", "budget_from", "context", "definition", "input", "intent", "kwargs", "next_at",
+        "signature",
+    )  # fmt: skip
     kind = "step"
     future: Any
 
@@ -53,8 +57,10 @@ class StepOperation(Operation):
         self.kwargs: dict[str, Any] = kwargs
         self.input: bytes | None = None
         self.digest: int | None = None
+        signature: CallSignature = definition.signature
+        self.signature: CallSignature = signature
         if definition.store_input:
-            self.input = encode_call(definition.signature, args, kwargs, run.codec)
+            self.input = encode_call(signature, args, kwargs, run.codec)
             self.digest = crc32(self.input if self.input[0] else run.codec.unwrap(self.input))
         self.context: Any = contextvars.copy_context()
         self.attempts: int = 0
@@ -87,7 +93,7 @@ class StepOperation(Operation):
             self.future.set_exception(self._error(error))
             return
         try:
-            value = self.run.codec.decode(payload or b"", self.definition.signature.returns)
+            value = self.run.codec.decode(payload or b"", self.signature.returns)
         except CodecError as unreadable:
             unreadable.step = self.name
             raise
@@ -117,8 +123,10 @@ class StepOperation(Operation):
 class _Step:
     """What both colours of step share."""
 
+    __slots__ = ("__dict__", "__weakref__", "definition")
+
     def __init__(self, definition: StepDefinition) -> None:
-        self.definition = definition
+        self.definition: StepDefinition = definition
         update_wrapper(cast("Any", self), definition.function)
 
     @property
@@ -140,7 +148,12 @@ class _Step:
         definition = self.definition
         if run.steps.get(definition.name) is not definition:
             run.steps.admit(definition)
-        return await run.request(StepOperation(run, run.next_id(), definition, args, kwargs))
+        operation = StepOperation(run, run.next_id(), definition, args, kwargs)
+        try:
+            return await run.ask(operation)
+        except asyncio.CancelledError:
+            run.abandon(operation)
+            raise
 
     def _blocking(self, run: Requests, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Become an operation of a sync body, and wait for the answer."""
@@ -152,7 +165,7 @@ class _Step:
 
 
 def _body() -> Any:
-    found = CURRENT.get()
+    found = where()
     return found if found is not None and found.is_body else None
 
 
@@ -161,7 +174,7 @@ class AsyncStep(_Step, Generic[P, T_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T_co]:
         """Call it: in a body as a step, elsewhere as the plain function."""
-        found = CURRENT.get()
+        found = where()
         if found is None or not found.is_body:
             return self.definition.function(*args, **kwargs)  # type: ignore[no-any-return]
         return self._perform(found, args, kwargs)

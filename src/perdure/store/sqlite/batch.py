@@ -92,7 +92,9 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
     creates: list[Create] = []
     changes: list[_Values] = []
     consumed: list[_Values] = []
-    unsure: list[_Values] = []
+    unsure: list[tuple[str, int]] = []
+    unnumbered: list[str] = []
+    numbers = tails.numbers
     for write in batch:
         if isinstance(write, Append):
             run_id, new, change = write.run_id, write.events, write.change
@@ -100,6 +102,8 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             before = new[0].seq - 1
             if tails.get(run_id) != before:
                 unsure.append((run_id, before))
+            if run_id not in numbers:
+                unnumbered.append(run_id)
             tails[run_id] = before + len(new)
             if change is not None:
                 changes.append(_change(run_id, change, now))
@@ -110,10 +114,10 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             events += write.events
             tails.born(write)
     if creates:
-        _create(connection, creates, batch)
-    _execute(connection, _INSERT_EVENT, events)
+        _create(connection, creates, batch, numbers)
+    _insert_events(connection, events, numbers, unnumbered)
     if unsure:
-        _check_gap(connection, unsure)
+        _check_gap(connection, unsure, numbers)
     if changes:
         _apply_changes(connection, changes)
     if consumed:
@@ -133,9 +137,29 @@ def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> N
         raise Doubt
 
 
-def _check_gap(connection: apsw.Connection, unsure: Sequence[_Values]) -> None:
+def _insert_events(
+    connection: apsw.Connection, events: Sequence[Event], numbers: dict[str, int], unnumbered: list[str]
+) -> None:
+    if unnumbered:
+        numbers.update(fetch(connection, "numbers", _json(unnumbered).decode()))
+    total, start = len(events), 0
+    for size in _SIZES:
+        while total - start >= size:
+            values: list[str | bytes | int | None] = []
+            try:
+                for event in events[start : start + size]:
+                    values.append(numbers[event[0]])
+                    values += event[1:]
+            except KeyError:
+                raise Doubt from None  # there is no such run
+            connection.execute(_INSERT_EVENT[size], values)
+            start += size
+
+
+def _check_gap(connection: apsw.Connection, unsure: Sequence[tuple[str, int]], numbers: dict[str, int]) -> None:
     """Refuse an append that skips a place: the key would take it, and the log would have a hole for ever."""
-    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, unsure)) != len(unsure):
+    places = [(numbers[run_id], seq) for run_id, seq in unsure]
+    if sum(row[0] for row in _execute(connection, _COUNT_EVENT, places)) != len(places):
         raise Doubt
 
 
@@ -147,7 +171,9 @@ def _change(run_id: str, change: Change, now: int) -> _Values:
     )  # fmt: skip
 
 
-def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[Write]) -> None:
+def _create(
+    connection: apsw.Connection, creates: list[Create], batch: Sequence[Write], numbers: dict[str, int]
+) -> None:
     ids = [create.row.id for create in creates]
     if len(creates) != len(batch):
         _check_order(batch, ids)
@@ -157,7 +183,10 @@ def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[
     expected = {create.version_count for create in creates if create.version_count is not None}
     if expected and expected != {fetch(connection, "version_count")[0][0]}:
         raise Doubt
-    _execute(connection, _INSERT_RUN, [create.row for create in creates])
+    last = fetch(connection, "last_number")[0][0]
+    rows = [(number, *create.row) for number, create in enumerate(creates, last + 1)]
+    _execute(connection, _INSERT_RUN, rows)
+    numbers.update({row[1]: row[0] for row in rows})
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)
@@ -203,7 +232,11 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
             if (write.message.run_id if isinstance(write, Send) else write.run_id) in touched:
                 plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
-            outcomes[place] = send(connection, write, now) if isinstance(write, Send) else purge(connection, write)
+            if isinstance(write, Send):
+                outcomes[place] = send(connection, write, now)
+            else:
+                outcomes[place] = purge(connection, write)
+                tails.numbers.pop(write.run_id, None)
         elif isinstance(write, SetQueue | Upgrade):
             raise Doubt  # it comes alone
         else:

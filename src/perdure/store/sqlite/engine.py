@@ -254,6 +254,7 @@ class SqliteStore:
         """Make sure that the file is still this machine's, and follow its clock."""
         if session.writer.data_version() == self._own_version and self._queues is not UNREAD:
             return  # nobody has written since we did
+        self._tails.numbers.clear()
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"

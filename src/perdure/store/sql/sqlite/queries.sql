@@ -9,19 +9,25 @@ insert into event_log (
 select count(*) from event_log where (run_no, seq) in (values
 
 -- event_row: one row of insert_event
-((select no from run where id = ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- event_place: one place of count_event
-((select no from run where id = ?), ?)
+(?, ?)
+
+-- numbers: under which number the log of each of these runs is stored
+select id, no from run where id in (select value from json_each(?))
+
+-- last_number: the highest number of a run
+select coalesce(max(no), 0) from run
 
 -- insert_run: create runs; the rows' placeholders follow
 insert into run (
-    id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
+    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 ) values
 
 -- run_row: one row of insert_run
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- bind_run: bind a run that is bound to no version
 update run set version_id = ?2, workflow_version = ?3 where id = ?1 and version_id = 0
