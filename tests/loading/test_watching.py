@@ -66,6 +66,20 @@ def test_what_is_on_disk_as_it_was_registered_is_imported(watch: Watcher) -> Non
     assert name_in("shop.late") == name_in("shop.sub.deep") == "v1"
 
 
+def test_two_engines_of_one_process_watch_the_same_modules(watch: Watcher, app: Path) -> None:
+    first, second = watch(), watch()
+    assert importlib.util.find_spec("shop") is not None
+    assert name_in("shop.late") == "v1"
+    write(app, {"shop/sub/deep.py": "NAME = 'v2'\n"})
+    with pytest.raises(SourceChangedOnDisk):
+        importlib.import_module("shop.sub.deep")
+    second.remove()
+    with pytest.raises(SourceChangedOnDisk):
+        importlib.import_module("shop.sub.deep")
+    first.remove()
+    assert name_in("shop.sub.deep") == "v2"
+
+
 def test_a_module_that_was_changed_is_refused_in_words(watch: Watcher, app: Path) -> None:
     watch()
     importlib.import_module("shop")

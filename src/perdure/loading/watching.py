@@ -85,9 +85,7 @@ class Watch:
         """Return where a first-party module is, with a loader that compares; None for others."""
         if fullname.partition(".")[0] not in self._tops or not within(fullname, self._roots):
             return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
+        for finder in self._behind():
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 self._watch(fullname, spec)
@@ -95,6 +93,12 @@ class Watch:
         if fullname in self._modules:  # registered, and gone
             raise self._changed(fullname)
         return None
+
+    def _behind(self) -> list[Any]:
+        """Return the finders that come next: another engine's watch, which comes first, has asked this one."""
+        finders = sys.meta_path
+        place = finders.index(self) + 1 if self in finders else 0
+        return [finder for finder in finders[place:] if hasattr(finder, "find_spec")]
 
     def _watch(self, fullname: str, spec: ModuleSpec) -> None:
         if type(spec.loader) is SourceFileLoader:
