@@ -86,7 +86,7 @@ class Watch:
         if fullname.partition(".")[0] not in self._tops or not within(fullname, self._roots):
             return None
         for finder in self._behind():
-            spec = finder.find_spec(fullname, path, target)
+            spec: ModuleSpec | None = finder.find_spec(fullname, path, target)
             if spec is not None:
                 self._watch(fullname, spec)
                 return spec
