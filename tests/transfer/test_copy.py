@@ -35,11 +35,16 @@ from tests.servers.fixtures import Database
 from tests.transfer import flows
 
 COPY = """
-import sys
+import sys, threading
 from perdure.transfer import copy as copying
 
+def tell(what, rows):
+    print(what, rows, flush=True)
+    if sys.argv[3:] and sys.argv[3] in f"{what} {rows}":
+        threading.Event().wait()
+
 copying._MOST_ROWS = 3
-copying.copy(sys.argv[1], sys.argv[2], lambda what, rows: print(what, rows, flush=True))
+copying.copy(sys.argv[1], sys.argv[2], tell)
 print("done", flush=True)
 """
 CUTS = ("copying request", "copying run 6", "copying event 12", "copying event 6", "comparing event",
@@ -130,7 +135,7 @@ async def go_on(url: str) -> dict[str, str]:
 
 def cut_off(spawn: Spawner, source: str, target: str) -> None:
     for place in CUTS:
-        child = spawn.python(COPY, source, target, env=environment())
+        child = spawn.python(COPY, source, target, place, env=environment())
         child.expect(place, within=30)
         child.destroy()
         if place != CUTS[0]:
