@@ -16,7 +16,7 @@ from perdure.model.filter import RunFilter
 from perdure.model.write import COMMITTED, Closed, Conflict, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.instrumented import Instrumented
-from perdure.store.sqlite import SqliteStore
+from perdure.store.sqlite import SqliteStore, listing
 from perdure.store.sqlite.session import Session
 from perdure.testing.author import Author, claims_for, worker
 
@@ -131,6 +131,26 @@ def test_a_read_keeps_no_snapshot_open(store: Store, path: Path) -> None:
         store.stats()
     total, moved = session_of(store).writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     assert total == moved > 0
+
+
+def test_statistics_are_of_one_moment(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was counted as due may be claimed before it is looked at again."""
+    author = Author("run-1", store.now())
+    assert store.commit([author.create()]) == [COMMITTED]
+    fetch = listing.fetch
+
+    def claimed_meanwhile(
+        connection: apsw.Connection, name: str, *values: str | int | None
+    ) -> list[tuple[object, ...]]:
+        if name == "count_due":
+            assert store.commit([author.claimed("w")]) == [COMMITTED]
+        return fetch(connection, name, *values)
+
+    monkeypatch.setattr(listing, "fetch", claimed_meanwhile)
+    (waiting,) = store.stats().waiting
+    assert (waiting.workflow, waiting.due) == ("order", 1)
+    monkeypatch.undo()
+    assert store.stats().waiting == ()
 
 
 def test_the_log_file_is_used_again_when_the_last_reader_is_gone(store: Store, path: Path) -> None:

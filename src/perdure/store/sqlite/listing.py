@@ -46,6 +46,14 @@ def listing(connection: apsw.Connection, query: RunFilter) -> list[RunRow]:
 
 def stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:
     """Count runs by state, what is due by queue and workflow, and list the workers; with ``facts`` about the file."""
+    connection.execute("begin")  # all of it as of one moment: what is due may be claimed meanwhile
+    try:
+        return _stats(connection, now, facts)
+    finally:
+        connection.execute("rollback")
+
+
+def _stats(connection: apsw.Connection, now: int, facts: tuple[Fact, ...]) -> StoreStats:
     runs = {row[0]: row[1] for row in fetch(connection, "count_runs")}
     due: dict[tuple[str, str], tuple[int, int]] = {}
     for queue, workflow in fetch(connection, "pairs"):
