@@ -16,7 +16,8 @@ from perdure.model.filter import RunFilter
 from perdure.model.write import COMMITTED, Closed, Conflict, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.instrumented import Instrumented
-from perdure.store.sqlite import SqliteStore, listing
+from perdure.store.sqlite import SqliteStore
+from perdure.store.sqlite.batch import fetch
 from perdure.store.sqlite.session import Session
 from perdure.testing.author import Author, claims_for, worker
 
@@ -137,16 +138,13 @@ def test_statistics_are_of_one_moment(store: Store, path: Path, monkeypatch: pyt
     """What was counted as due may be claimed before it is looked at again."""
     author = Author("run-1", store.now())
     assert store.commit([author.create()]) == [COMMITTED]
-    fetch = listing.fetch
 
-    def claimed_meanwhile(
-        connection: apsw.Connection, name: str, *values: str | int | None
-    ) -> list[tuple[object, ...]]:
+    def claimed_meanwhile(connection: apsw.Connection, name: str, *values: str | int) -> list[tuple[object, ...]]:
         if name == "count_due":
             assert store.commit([author.claimed("w")]) == [COMMITTED]
         return fetch(connection, name, *values)
 
-    monkeypatch.setattr(listing, "fetch", claimed_meanwhile)
+    monkeypatch.setattr("perdure.store.sqlite.listing.fetch", claimed_meanwhile)
     (waiting,) = store.stats().waiting
     assert (waiting.workflow, waiting.due) == ("order", 1)
     monkeypatch.undo()
