@@ -20,6 +20,7 @@ import apsw
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.sqlite.fault import ENVIRONMENT
+from perdure.store.sqlite.headroom import Headroom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +88,8 @@ class Session:
         self._connected = False
         self.closed: bool = False
         self.forked = False
+        waits = self._synchronous == SYNCHRONOUS["host"] and not read_only
+        self._headroom: Headroom | None = Headroom(file.with_name(f"{file.name}-wal")) if waits else None
 
     def connect(self) -> None:
         """Open both connections.
@@ -228,6 +231,8 @@ class Session:
             self.writer.execute("begin immediate")
         finally:
             self._block = True
+        if self._headroom is not None:
+            self._headroom.keep()
 
     def rollback(self) -> None:
         """Undo the transaction, if SQLite has not done so by itself."""
@@ -274,11 +279,16 @@ class Session:
         if not self._lost:
             return
         with self._read_lock:
+            self._let_go()
             for connection in (self.reader, self.writer):
                 with suppress(apsw.Error):
                     connection.close(True)
             self.connect()
             self._lost = False
+
+    def _let_go(self) -> None:
+        if self._headroom is not None:
+            self._headroom.close()
 
     def close(self) -> None:
         """Close both connections; in a child of fork only forget them."""
@@ -288,6 +298,7 @@ class Session:
         if self.forked:
             return
         with self._write_lock, self._read_lock:
+            self._let_go()
             if self._connected:
                 self.reader.close()
                 self.writer.close()

@@ -1,0 +1,67 @@
+"""Room in the log file ahead of what is written, so that a commit seldom makes the file longer.
+
+Where a file has grown, the file system must record its new length, too, and a wait for the disk takes nearly twice as
+long: 272 µs against 155 µs for a page on ext4. SQLite makes its write-ahead log longer with every commit until it
+begins again at the front, after a checkpoint. So now and then some zeros are written behind the end; SQLite takes what
+is not a frame of its own for the end of the log. See ADR 0034.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LEAST_BYTES = 128 << 10
+_MOST_BYTES = 1 << 20
+_LONGEST_BYTES = 16 << 20
+"""A log that is longer has seen a checkpoint, and begins again at the front as soon as no reader needs it."""
+
+
+class Headroom:
+    """Keeps room in one log file. Only for connections that wait for the disk.
+
+    Args:
+        log: path of the log; it is there as long as a connection is open.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._file: int | None = None
+        self._length = -1
+        """What was there at the last look; -1 before the first one."""
+        self._is_possible = True
+
+    def keep(self) -> None:
+        """Make room if the log has grown since the last call. The caller holds the lock for writing: nobody writes."""
+        if not self._is_possible:
+            return
+        try:
+            if self._file is None:
+                self._file = os.open(self._log, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+            length = os.fstat(self._file).st_size
+            if length != self._length:
+                self._length = length if self._length < 0 else self._extended(self._file, length)
+        except OSError:  # there is no room on the disk, or this file system is of another kind: nothing is lost
+            self._is_possible = False
+
+    def _extended(self, file: int, length: int) -> int:
+        if length >= _LONGEST_BYTES:
+            return length
+        room = min(max(length // 2, _LEAST_BYTES), _MOST_BYTES)
+        try:
+            written = os.pwrite(file, bytes(room), length)
+        except OSError:
+            os.ftruncate(file, length)
+            raise
+        return length + written
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            with suppress(OSError):
+                os.close(self._file)
+        self._file, self._length = None, -1
