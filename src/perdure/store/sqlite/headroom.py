@@ -19,6 +19,9 @@ _LEAST_BYTES = 128 << 10
 _MOST_BYTES = 1 << 20
 _LONGEST_BYTES = 16 << 20
 """A log that is longer has seen a checkpoint, and begins again at the front as soon as no reader needs it."""
+_HEADER_BYTES = 32
+_FRAME_HEADER_BYTES = 24
+"""Both from SQLite's description of the format (https://sqlite.org/fileformat.html, section 4)."""
 
 
 class Headroom:
@@ -26,42 +29,44 @@ class Headroom:
 
     Args:
         log: path of the log; it is there as long as a connection is open.
+        page_bytes: size of a page.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, page_bytes: int) -> None:
         self._log = log
+        self._frame = page_bytes + _FRAME_HEADER_BYTES
         self._file: int | None = None
-        self._length = -1
-        """What was there at the last look; -1 before the first one."""
         self._is_possible = True
 
     def keep(self) -> None:
-        """Make room if the log has grown since the last call. The caller holds the lock for writing: nobody writes."""
+        """Make room if a frame is the last thing in the log. The caller holds the lock for writing: nobody writes."""
         if not self._is_possible:
             return
         try:
             if self._file is None:
                 self._file = os.open(self._log, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
             length = os.fstat(self._file).st_size
-            if length != self._length:
-                self._length = length if self._length < 0 else self._extended(self._file, length)
+            if self._ends_in_a_frame(length) and length < _LONGEST_BYTES:
+                self._extend(self._file, length)
         except OSError:  # there is no room on the disk, or this file system is of another kind: nothing is lost
             self._is_possible = False
 
-    def _extended(self, file: int, length: int) -> int:
-        if length >= _LONGEST_BYTES:
-            return length
+    def _ends_in_a_frame(self, length: int) -> bool:
+        return length > _HEADER_BYTES and (length - _HEADER_BYTES) % self._frame == 0
+
+    def _extend(self, file: int, length: int) -> None:
         room = min(max(length // 2, _LEAST_BYTES), _MOST_BYTES)
+        if self._ends_in_a_frame(length + room):
+            room += 1  # so that every process sees that there is room
         try:
-            written = os.pwrite(file, bytes(room), length)
+            os.pwrite(file, bytes(room), length)
         except OSError:
             os.ftruncate(file, length)
             raise
-        return length + written
 
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
             with suppress(OSError):
                 os.close(self._file)
-        self._file, self._length = None, -1
+        self._file = None

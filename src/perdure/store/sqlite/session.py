@@ -88,8 +88,7 @@ class Session:
         self._connected = False
         self.closed: bool = False
         self.forked = False
-        waits = self._synchronous == SYNCHRONOUS["host"] and not read_only
-        self._headroom: Headroom | None = Headroom(file.with_name(f"{file.name}-wal")) if waits else None
+        self._headroom: Headroom | None = None
 
     def connect(self) -> None:
         """Open both connections.
@@ -105,6 +104,9 @@ class Session:
             self.writer.close()
             raise
         self._connected = True
+        if self._synchronous == SYNCHRONOUS["host"] and not self._read_only:
+            log = self._file.with_name(f"{self._file.name}-wal")
+            self._headroom = Headroom(log, int(str(self.writer.pragma("page_size"))))
         _sessions.add(self)
 
     def _connection(self) -> apsw.Connection:
