@@ -18,8 +18,8 @@ from perdure.store.base import Store
 from perdure.testing.faults import Fault
 from tests.faults import programs
 from tests.faults.lives import CRASHES, Mortal, Shelf, canonical, first_life, second_life
+from tests.faults.test_boundaries import PROGRAMS, check, check_effects, fault_free
 
-PROGRAMS = ("plain", "straight", "cancelled")
 PAIRS = 6
 """Pairs of faults tried by chance, per program and store, where not all of them are."""
 PATIENCE_S = 20.0
@@ -29,24 +29,18 @@ SHORT_S = 1.5
 """A lease that is renewed twice a second: then at the latest a worker is told that it was declared dead."""
 
 
-def fault_free(kind: str, program: str, folder: Path) -> tuple[dict[str, Any], int]:
+def model(kind: str, program: str, folder: Path) -> tuple[dict[str, Any], int]:
     """Return what the run comes to without a fault, and how many boundaries there are."""
-    programs.EFFECTS.clear()
     shelf = Shelf(kind, folder / "model.db")
-    store = Mortal(shelf.store())
-    asyncio.run(first_life(store, program))
+    store = asyncio.run(fault_free(shelf, program))
     return canonical(shelf), store.boundaries
 
 
-def check(shelf: Shelf, expected: dict[str, Any], where: str, *, interruptions: int) -> None:
-    """Nothing is lost, nothing is recorded twice, and no step was attempted more often than interruptions explain."""
-    report = shelf.examine()
-    assert report.findings == [], f"{where}: {[str(finding) for finding in report.findings]}"
+def check_all(shelf: Shelf, expected: dict[str, Any], where: str, *, crashes: int) -> None:
+    """Nothing is lost, nothing is recorded twice, and no step was attempted more often than crashes explain."""
+    check(shelf, where)
     assert canonical(shelf) == expected, where
-    for key, times in programs.EFFECTS.items():
-        name = key.rpartition("|")[2]
-        extra = 0 if name in programs.AT_MOST_ONCE else interruptions
-        assert times <= programs.USUAL.get(name, 1) + extra, f"{where}: {key} {times} times"
+    check_effects(where, crashes=crashes)
 
 
 def two_faults(shelf: Shelf, program: str, first: tuple[Fault, int], second: tuple[Fault, int]) -> bool:
@@ -73,7 +67,7 @@ def some(boundaries: int, seed: str) -> Iterator[tuple[tuple[Fault, int], tuple[
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_second_fault_strikes_while_the_first_is_mended(kind: str, program: str, tmp_path: Path) -> None:
-    expected, boundaries = fault_free(kind, program, tmp_path)
+    expected, boundaries = model(kind, program, tmp_path)
     met = 0
     for number, (first, second) in enumerate(some(boundaries, f"{kind} {program}")):
         if met == PAIRS:
@@ -82,7 +76,7 @@ def test_a_second_fault_strikes_while_the_first_is_mended(kind: str, program: st
         shelf = Shelf(kind, tmp_path / f"{number}.db")
         met += two_faults(shelf, program, first, second)
         crashes = (first[0] in CRASHES) + (second[0] in CRASHES)
-        check(shelf, expected, f"{first}, then {second}", interruptions=crashes)
+        check_all(shelf, expected, f"{first}, then {second}", crashes=crashes)
         assert number < 20 * PAIRS, "few runs meet both faults"
 
 
@@ -91,7 +85,7 @@ def test_a_second_fault_strikes_while_the_first_is_mended(kind: str, program: st
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_pair_of_faults(kind: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected, boundaries = fault_free(kind, program, tmp_path)
+    expected, boundaries = model(kind, program, tmp_path)
     met = 0
     faults = [*CRASHES, Fault.ERROR_AFTER]
     for one, two in product(product(faults, range(1, boundaries + 1)), repeat=2):
@@ -99,7 +93,7 @@ def test_every_pair_of_faults(kind: str, program: str, tmp_path: Path, capsys: p
         shelf = Shelf(kind, tmp_path / f"{one}{two}.db")
         met += two_faults(shelf, program, one, two)
         crashes = (one[0] in CRASHES) + (two[0] in CRASHES)
-        check(shelf, expected, f"{one}, then {two}", interruptions=crashes)
+        check_all(shelf, expected, f"{one}, then {two}", crashes=crashes)
     with capsys.disabled():
         print(f"\n{program} on {kind}: {met} pairs", end="")
     assert met > boundaries
@@ -149,7 +143,7 @@ def test_an_engine_that_was_frozen_at_any_call_does_nothing_twice(
     program: str, before: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another one has finished its run meanwhile: what it still writes is refused, what it is told is the truth."""
-    expected, _ = fault_free("sqlite", program, tmp_path)
+    expected, _ = model("sqlite", program, tmp_path)
     told: Counter[str] = Counter()
     number = 0
     while True:
@@ -160,7 +154,7 @@ def test_an_engine_that_was_frozen_at_any_call_does_nothing_twice(
         if not frozen_and_released(shelf, program, store):
             break
         told[store.trace[number - 1]] += 1
-        check(shelf, expected, f"frozen at {number} ({store.trace[number - 1]})", interruptions=1)
+        check_all(shelf, expected, f"frozen at {number} ({store.trace[number - 1]})", crashes=1)
     with capsys.disabled():
         print(f"\n{program}, frozen {'before' if before else 'after'}: {dict(told)}", end="")
     assert told["commit"] >= 3

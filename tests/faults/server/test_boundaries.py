@@ -105,7 +105,7 @@ async def inject(shelf: ServerShelf, program: str, fault: Fault, numbers: Iterat
         await second_life(shelf, program)
         check(shelf, where)
         assert canonical(shelf) == expected, where
-        check_effects(where, crashed=fault in CRASHES)
+        check_effects(where, crashes=fault in CRASHES)
     return injected
 
 
