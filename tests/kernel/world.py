@@ -218,7 +218,7 @@ class World:
         )  # fmt: skip
         self.host.python = self.python
         self.host.luck = lambda: 0.5
-        run = self.run = ResidentRun(self.host, self.row(), log[-1].epoch, tail_of(log[-1]), log[0].input or b"")
+        run = self.run = ResidentRun(self.host, self.row(), log[-1].epoch, tail_of(log[-1]), log[0])
         self._watch(run)
         loop.selector.busy = lambda: self.host.threads.busy > 0 or self._body_has_its_turn(run)
         self.host.runs[self.run_id] = run

@@ -10,7 +10,7 @@ import msgspec
 from perdure.api.reading import find, possible, row_and_log
 from perdure.codec.exception import read_failure
 from perdure.errors import RunNotFound, UsageError
-from perdure.model.run import Message, RunRow, Tombstone
+from perdure.model.run import CANCEL, Message, RunRow, Tombstone
 from perdure.model.status import EventType, Status
 from perdure.model.write import Append, Closed, Committed, Missing, Purge, Send
 from perdure.runtime.closing import note_of
@@ -62,7 +62,7 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
             ):
                 return True
             continue
-        outcome = await connection.write(Send(Message(run_id, 0, "cancel", connection.store.now(), detail)))
+        outcome = await connection.write(Send(Message(run_id, 0, CANCEL, connection.store.now(), detail)))
         if isinstance(outcome, Committed):
             return True
         if isinstance(outcome, Closed | Missing):

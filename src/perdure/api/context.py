@@ -70,7 +70,7 @@ class StepInfo:
     """What a step knows about its attempt.
 
     Attributes:
-        run_id: id of the run.
+        run_id: id of the run that called the step.
         name: name of the step.
         key: the same for every attempt, replay and failover; hand it to outside services as idempotency key.
         attempt: number of this attempt, from 1.

@@ -52,8 +52,8 @@ class Engine(Runs):
         concurrency: runs that may be active at once in this process.
         lease: how long a silent worker keeps its runs.
         grace: how long steps in flight may go on when the engine closes.
-        routes: pattern of workflow names to queue, such as ``{"media.*": "slow"}``: where a run is put whose start
-            names no queue. The first that matches counts.
+        routes: pattern of names to queue, such as ``{"media.*": "slow"}``: where a run of a workflow is put whose
+            start names no queue, and where a step is executed, by a run of its own. The first that matches counts.
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
         **options: further settings by name, as `Settings` documents them: ``threads``, ``poll``, ``evict_after``,
             ``max_deaths``, ``max_bytes``, ``ahead_results``, ``ahead``, ``name`` of the worker, and ``only``,
@@ -139,6 +139,8 @@ class Engine(Runs):
             settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
             waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
         )  # fmt: skip
+        if self._routes.given and self._only is None:  # else whoever takes but one run would wait for others
+            host.queue_of_step = self._routes.queue_of
         if carried.watch is not None:
             carried.watch.install()
         worker = Worker(host, self._name, only=self._only, parent=self._parent, plan=self._plan(carried))
@@ -161,7 +163,9 @@ class Engine(Runs):
         if not self._store.capabilities.shared:
             return None
         known = NOTHING if self._worker is None else self._worker.host.carried
-        settings = hosted_settings(self._settings, self._store_options.durability, self._codecs, self._only)
+        settings = hosted_settings(
+            self._settings, self._store_options.durability, self._codecs, self._only, self._routes.given
+        )
         return plan_of(self.url, settings, self._version_options, carried or known)
 
     async def _admit(self, definition: WorkflowDefinition) -> None:

@@ -297,7 +297,10 @@ def served(queues: Iterable[str | Queue] | Mapping[str, int]) -> Served:
 
 
 class Routes:
-    """Which queue a workflow is put on when its start does not say: the first pattern that its name matches."""
+    """Which queue a name belongs to: that of the first pattern that it matches.
+
+    A run is put there unless its start says otherwise, and a step is executed there.
+    """
 
     def __init__(self, routes: Mapping[str, str] | None) -> None:
         if routes is not None and not isinstance(routes, Mapping):
@@ -308,9 +311,14 @@ class Routes:
             for pattern, queue in (routes or {}).items()
         ]
 
-    def queue_of(self, name: str) -> str:
-        """Return the queue for a name."""
+    @property
+    def given(self) -> dict[str, str]:
+        """Pattern to queue, in order."""
+        return dict(self._routes)
+
+    def queue_of(self, name: str) -> str | None:
+        """Return the queue for a name; None if no pattern matches it."""
         for pattern, queue in self._routes:
             if fnmatchcase(name, pattern):
                 return queue
-        return "default"
+        return None

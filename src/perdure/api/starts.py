@@ -157,7 +157,7 @@ class Starts:
     def _call(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Call:
         name, definition = self._resolve(workflow)
         if options.get("queue") is None:
-            options["queue"] = self._routes.queue_of(name)
+            options["queue"] = self._routes.queue_of(name) or "default"
         return Call(name, definition, (args, kwargs), options)
 
     async def _make_known(self, call: Call) -> None:

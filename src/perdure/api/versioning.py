@@ -180,12 +180,17 @@ def new_salt() -> str:
     return secrets.token_hex(SALT_BYTES)
 
 
-def hosted_settings(settings: Settings, durability: str, codecs: Any, only: str | None) -> dict[str, Any]:
+def hosted_settings(
+    settings: Settings, durability: str, codecs: Any, only: str | None, routes: dict[str, str]
+) -> dict[str, Any]:
     """Return the settings of the engines of version hosts: this engine's own."""
     queues = dict(zip(settings.queues, settings.weights, strict=True)) if settings.weights else list(settings.queues)
     spans = {name: getattr(settings, field) / 1_000_000 for name, field in (*DURATIONS.items(), *_LEASES.items())}
     counts = {name: getattr(settings, name) for name in (*COUNTS, "max_bytes")}
-    given = {"queues": queues, "concurrency": settings.concurrency, "durability": durability, "codecs": codecs}
+    given = {
+        "queues": queues, "concurrency": settings.concurrency, "durability": durability, "codecs": codecs,
+        "routes": routes,
+    }  # fmt: skip
     return {**given, **spans, **counts, **({} if only is None else {"only": only})}
 
 

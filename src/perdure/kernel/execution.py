@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
 
     from perdure.kernel.frozen import Frozen
+    from perdure.kernel.step_run import Caller
     from perdure.model.event import Event
 
 logger: logging.Logger = logging.getLogger("perdure.run")
@@ -57,6 +58,7 @@ class Execution(Requests):
     bridge: Any
     ahead: Collection[Event]
     frozen: Frozen
+    caller: Caller | None
     given_up: list[Operation]
     fresh: list[Operation]
     cancel_requested: bool = False

@@ -37,8 +37,11 @@ class Port(Protocol):
 
 
 NOTES = frozenset(
-    {EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT, EventType.STEP_CANCELLED},
-)
+    {
+        EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT, EventType.STEP_CANCELLED,
+        EventType.STEP_SENT,
+    },
+)  # fmt: skip
 """Events that tell about an operation without answering it. One that was cancelled may be pending again, when an
 operator's retry has voided the failure because of which it was given up."""
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from perdure.kernel.marker import Marker
+    from perdure.kernel.step_run import Caller
     from perdure.model.event import Event
 
 logger: logging.Logger = logging.getLogger("perdure.run")
@@ -52,6 +53,8 @@ class Requests:
     """What is recorded and not delivered yet, oldest first."""
     frozen: Frozen = NOTHING
     """Configuration and data files of the version it is bound to."""
+    caller: Caller | None = None
+    """Whose step it executes, if it is such a run."""
     _random: Random | None = None
 
     def __init__(self, run_id: str, codec: Any, steps: Any, info: Any = None) -> None:

@@ -41,8 +41,9 @@ class StepScope(Struct, eq=False):
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
-        return self.operation.run.run_id
+        """Id of the run that called the step."""
+        run = self.operation.run
+        return run.run_id if run.caller is None else run.caller.run
 
     @property
     def name(self) -> str:

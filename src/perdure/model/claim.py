@@ -84,6 +84,12 @@ class Claims(NamedTuple):
     """When a rate that is used up lets the next run be claimed."""
 
 
+_NO_PROGRESS = frozenset(
+    {EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, EventType.STEP_HEARTBEAT, EventType.STEP_RETURNED}
+)
+"""Events that take a run no further."""
+
+
 def count_deaths(recent: Sequence[Event]) -> int:
     """Count the claims at the end of a log after which nothing was recorded: workers that died of the run.
 
@@ -97,8 +103,8 @@ def count_deaths(recent: Sequence[Event]) -> int:
             handed_back = False
         elif event.type in (EventType.RUN_RELEASED, EventType.RUN_WAITING):
             handed_back = fatal_reason(event) is None
-        elif event.type in (EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, EventType.STEP_HEARTBEAT):
-            continue  # neither takes the run any further
+        elif event.type in _NO_PROGRESS:
+            continue
         else:
             break
     return deaths

@@ -62,8 +62,12 @@ class Tombstone(NamedTuple):
     reason: str | None
 
 
+CANCEL = "cancel"
+"""Kind of the message that asks a run to stop."""
 YIELD = "yield"
 """Kind of the message that asks for a run to be handed back."""
+RETURNED = "returned"
+"""Kind of the message that says that the run which executes a step has ended."""
 
 
 class Message(NamedTuple):
@@ -73,7 +77,7 @@ class Message(NamedTuple):
     n: int
     """1, 2, 3, ... per run: the value of ``run.inbox_n`` after it was sent."""
     kind: str
-    """``cancel``, ``yield``, later ``signal``, ``pause``, ..."""
+    """``cancel``, ``yield``, ``returned``, later ``signal``, ``pause``, ..."""
     sent_at: int
     detail: bytes | None
     """JSON object: actor, reason, ..."""

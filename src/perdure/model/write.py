@@ -47,6 +47,9 @@ class Change(Struct, frozen=True, gc=False):
     sets ``wake_at`` to now if it is later, or None."""
     detail: str | None
     at: int
+    tell: Message | None = None
+    """A message for another run, put into its inbox in the same transaction. One that has ended, or is not there, does
+    not get it, and the append is none the worse for it."""
 
 
 class Append(Struct, frozen=True, gc=False):

@@ -15,16 +15,17 @@ import msgspec
 
 from perdure.codec.exception import encode_exception
 from perdure.errors import CodecError, GuardBusy, LeaseLost, SourceChangedOnDisk, StepInterrupted, StepTimedOut
+from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.scope import enter
 from perdure.model.event import Draft
 from perdure.model.status import EventType
+from perdure.runtime.errands import Errands
 from perdure.runtime.lease import boot_time
 from perdure.runtime.scope import Attempt
 
 if TYPE_CHECKING:
     from contextvars import Context
 
-    from perdure.kernel.kinds.step import StepOperation
     from perdure.runtime.recorder import Place
     from perdure.runtime.scope import Owner
 
@@ -57,7 +58,7 @@ def _end_place(run: Owner, place: Place) -> None:
 class Attempts:
     """The attempts of one run."""
 
-    __slots__ = ("abandoned", "eager", "run", "running", "waiting")
+    __slots__ = ("_errands", "abandoned", "eager", "run", "running", "waiting")
 
     def __init__(self, run: Owner) -> None:
         self.run: Owner = run
@@ -68,24 +69,54 @@ class Attempts:
         self.eager: bool = True
         """Whether a step may begin, and even end, before the call that starts it returns."""
         self.abandoned: bool = False
+        self._errands: Errands | None = None
 
     @property
     def under_way(self) -> bool:
         """Whether any attempt runs or is about to: the run has something to do."""
         return bool(self.running or self.waiting)
 
+    @property
+    def errands(self) -> Errands:
+        """Steps that are executed elsewhere."""
+        if self._errands is None:
+            self._errands = Errands(self)
+        return self._errands
+
     # -- beginning -----------------------------------------------------------------------------------------------
 
     def start(self, operation: StepOperation) -> None:
-        """Begin the next attempt, or record why there is none."""
+        """Begin the next attempt, or record why there is none; or have the step executed where it belongs."""
+        if (operation.sent is not None or self.run.host.queue_of_step is not None) and self._is_elsewhere(operation):
+            return
         number = operation.attempts + 1
         if operation.definition.at_most_once:
             if operation.intent >= number:
                 self._interrupted(operation)
                 return
-            self._record(operation, EventType.STEP_INTENT, number, store_input=True)
+            self.record(operation, EventType.STEP_INTENT, number, store_input=True)
             return
         self._launch(operation, number)
+
+    def _is_elsewhere(self, operation: StepOperation) -> bool:
+        """Whether a step is executed by a run of its own, which is seen to here."""
+        if operation.sent is None:
+            queue = self._other_queue(operation)
+            if queue is None:
+                return False
+            self.errands.send(operation, queue)
+        else:
+            self.errands.follow(operation, operation.sent)
+        return True
+
+    def _other_queue(self, operation: StepOperation) -> str | None:
+        """Return the queue that a step is routed to; None if it is this run's, or the step has begun here."""
+        run, queue_of_step = self.run, self.run.host.queue_of_step
+        begun = operation.attempts > operation.budget_from or operation.intent > operation.attempts
+        if queue_of_step is None or begun or operation.unrecorded or run.execution.caller is not None:
+            return None
+        queue = queue_of_step(operation.name)
+        return None if queue == run.row.queue else queue
 
     def intended(self, operation: StepOperation, number: int) -> None:
         """Begin the attempt whose intent is durable now."""
@@ -235,7 +266,7 @@ class Attempts:
             if operation.unrecorded:
                 run.pump_soon()
             else:
-                self._record(operation, EventType.STEP_CANCELLED, attempt.number, place=attempt.place)
+                self.record(operation, EventType.STEP_CANCELLED, attempt.number, place=attempt.place)
             return
         if error is not None:
             self._failed(attempt, error)
@@ -286,7 +317,7 @@ class Attempts:
             return
         payload = self._encode(error)
         if final:
-            self._record(
+            self.record(
                 operation, EventType.STEP_FAILED, attempt.number, payload=payload, store_input=True, place=attempt.place
             )
             return
@@ -294,7 +325,7 @@ class Attempts:
         next_at = now + retry.wait_us(max(spent, 1), self.run.host.luck())
         detail = msgspec.json.encode({"next_at": next_at, "error": type(error).__name__})
         kind = EventType.STEP_ATTEMPT_FAILED
-        self._record(operation, kind, attempt.number, payload=payload, detail=detail, place=attempt.place)
+        self.record(operation, kind, attempt.number, payload=payload, detail=detail, place=attempt.place)
 
     def _unrecorded_failure(self, attempt: Attempt, error: BaseException, *, final: bool) -> None:
         operation, run = attempt.operation, self.run
@@ -308,7 +339,7 @@ class Attempts:
     def _interrupted(self, operation: StepOperation) -> None:
         error = StepInterrupted(step=operation.name, run_id=self.run.id)
         payload = self._encode(error)
-        self._record(operation, EventType.STEP_FAILED, operation.intent, payload=payload, store_input=True)
+        self.record(operation, EventType.STEP_FAILED, operation.intent, payload=payload, store_input=True)
 
     def _fatal(self, attempt: Attempt, error: BaseException) -> None:
         """The process is in trouble: hand the run back, record nothing about the step, pass the trouble on."""
@@ -324,10 +355,11 @@ class Attempts:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
-    def _record(
+    def record(
         self, operation: StepOperation, kind: EventType, number: int, *, payload: bytes | None = None,
         detail: bytes | None = None, store_input: bool = False, place: Place | None = None,
     ) -> None:  # fmt: skip
+        """Append an event about a step."""
         given = operation.input if store_input else None
         draft = Draft(
             kind, self.run.host.now(), operation.id, operation.kind, operation.name, number, None,
@@ -342,6 +374,9 @@ class Attempts:
 
     def give_up(self, operation: Any) -> None:
         """The body no longer waits for it: stop the attempt if it can be stopped."""
+        if isinstance(operation, StepOperation) and operation.sent is not None:
+            self.errands.give_up(operation, operation.sent)
+            return
         self.waiting.pop(operation.id, None)
         attempt = self.running.get(operation.id)
         if attempt is None or attempt.timed_out:
@@ -355,6 +390,9 @@ class Attempts:
     def abandon(self) -> None:
         """The run leaves: stop what can be stopped, take no results."""
         self.abandoned = True
+        if self._errands is not None:
+            self._errands.abandon()
+            self._errands = None  # each refers to the other
         for attempt in self.running.values():
             if attempt.timer is not None:
                 attempt.timer.cancel()
@@ -387,4 +425,4 @@ class Attempts:
         if attempt is None or attempt.number != number or attempt.timed_out:
             return  # it has been answered: a late word of its thread has no place in the log
         if not (self.abandoned or self.run.recorder.closed):
-            self._record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)
+            self.record(operation, EventType.STEP_HEARTBEAT, number, payload=payload)

@@ -13,8 +13,9 @@ from perdure.errors import CodecError, Diverged, RunTimedOut
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import Operation
 from perdure.model.event import Draft, draft_of
-from perdure.model.status import TRANSITIONS, EventType, Status
+from perdure.model.status import TERMINAL, TRANSITIONS, EventType, Status
 from perdure.model.write import Change
+from perdure.runtime.errands import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,9 @@ def _leave(
     epoch = run.recorder.epoch
     note = note_of(note)
     run.leaving = True
-    run.tape.record_last(draft, Change(_RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now))
+    caller = run.execution.caller
+    tell = None if caller is None or after not in TERMINAL else report(caller, run.id, now)
+    run.tape.record_last(draft, Change(_RUNNING, epoch, after, epoch, None, wake_at, run.inbox_seen, note, now, tell))
 
 
 def note_of(text: str | None) -> str | None:

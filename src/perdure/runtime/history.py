@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
 
 _UPGRADED: str = EventType.RUN_UPGRADED.value
-_FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED})
+_FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, EventType.STEP_RETURNED})
+_STEP_ENDS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class Summary:
     deadline_passed: bool = False
     pythons: set[str] = field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
+    sent: dict[str, Event] = field(default_factory=dict)
+    """By operation: steps that are executed elsewhere and were neither answered nor given up."""
 
 
 FRESH = Summary()
@@ -56,6 +59,11 @@ def summarise(events: Sequence[Event]) -> Summary:
             note_message(summary, event)
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
+        elif event.op is not None:
+            if event.type == EventType.STEP_SENT:
+                summary.sent[event.op] = event
+            elif summary.sent and event.type in _STEP_ENDS:
+                summary.sent.pop(event.op, None)
     return summary
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import SourceChangedOnDisk
 from perdure.kernel.execution import Execution
+from perdure.kernel.step_run import StepRun, caller_of
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
 from perdure.runtime.carried import NOTHING, Carried, frozen
@@ -40,6 +41,7 @@ class Guest(Protocol):
 
     id: str
     row: RunRow
+    started: Event
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     definition: WorkflowDefinition
     recorder: Recorder
@@ -119,6 +121,12 @@ class Host:
         """Until its deadline effects may be started; without one, always."""
         self.on_room: Callable[[], None] = _nothing
         """Called when a run has left or become idle: there may be room for another."""
+        self.on_created: Callable[[], None] = _nothing
+        """Called when a run was started from here that anybody may claim."""
+        self.on_message: Callable[[str], None] = _ignored
+        """Called when a message was sent to a run from here."""
+        self.queue_of_step: Callable[[str], str | None] | None = None
+        """Names the queue that a step of a name is routed to; None where no step is."""
         self._blocked: list[Callable[[], None]] = []
 
     @property
@@ -133,7 +141,10 @@ class Host:
 
     def build(self, run: Guest) -> Execution:
         """Make the body of a run, not yet begun."""
-        definition = self.workflows[run.row.workflow]
+        workflow = definition = self.workflows[run.row.workflow]
+        caller = caller_of(run.started)
+        if caller is not None:
+            definition = StepRun(workflow, run.started)
         run.definition = definition
         function = definition.function
         if definition.is_async:
@@ -143,7 +154,9 @@ class Host:
                 return function(*args, **kwargs)
 
             execution = Execution(run.id, main, self.codec, self.steps, run.row)
-            execution.frozen = self.frozen(definition)
+            execution.frozen = self.frozen(workflow)
+            if caller is not None:
+                execution.caller = caller
             return execution
 
         def body() -> Any:
@@ -188,6 +201,8 @@ class Host:
         """Tell who waits that the run has left this worker's hands."""
         if change.after in TERMINAL or change.after == Status.PARKED:
             self.waiters.tell(run.id, (run.row, last))
+        if change.tell is not None:
+            self.on_message(change.tell.run_id)
 
     def idleness(self, run: Guest) -> None:
         """Note that a run has become idle, or active again."""
@@ -223,4 +238,8 @@ class Host:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignored(run_id: str) -> None:
     pass

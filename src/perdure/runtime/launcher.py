@@ -120,7 +120,10 @@ class Launcher:
         del gated[:opened]
 
     def start_attempt(self, event: Event) -> None:
-        """Go on with a step whose failed attempt, or whose intent, is on record now."""
+        """Go on with a step whose failed attempt, intent or way elsewhere is on record now."""
+        if event.type == EventType.STEP_RETURNED:
+            self._run.attempts.errands.returned(event)
+            return
         operation = self._run.execution.pending.get(event.op or "")
         if not isinstance(operation, StepOperation):
             return

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from perdure.kernel.step_run import caller_of
 from perdure.model.event import Draft, seal, tail_of
 from perdure.model.filter import RunFilter
 from perdure.model.status import EventType, Status, next_status
 from perdure.model.write import Append, Change
+from perdure.runtime.errands import report
 from perdure.store.catalog.demand import FOR_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from perdure.model.run import RunRow
+    from perdure.model.run import Message, RunRow
     from perdure.store.base import Store
 
 _PAGE: Final = 500
@@ -33,8 +35,15 @@ def appending(
     after = next_status(Status(row.status), kind)
     draft = Draft(kind, now, state=f"{row.status}>{after}", detail=detail)
     events = seal(row.id, tail_of(tail[-1]), (draft,), row.epoch, commit_id)
-    change = Change(row.status, row.epoch, after, row.epoch, None, wake_at, row.inbox_n, note, now)
+    tell = _report(store, row.id, now) if after.is_terminal else None
+    change = Change(row.status, row.epoch, after, row.epoch, None, wake_at, row.inbox_n, note, now, tell)
     return Append(row.id, events, change)
+
+
+def _report(store: Store, run_id: str, now: int) -> Message | None:
+    started = store.load(run_id, 0, 1)
+    caller = caller_of(started[0]) if started else None
+    return None if caller is None else report(caller, run_id, now)
 
 
 def parked_for_code(store: Store, versions: Collection[int]) -> list[RunRow]:

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.codec.signature import decode_call
 from perdure.model.event import Draft
-from perdure.model.run import YIELD
+from perdure.model.run import CANCEL, RETURNED, YIELD
 from perdure.model.status import EventType
 from perdure.runtime import closing, history
 from perdure.runtime.attempt import Attempts
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("perdure.run")
 CHUNK = range(500)
 """Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
-_STARTS_ATTEMPT = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT})
-"""Events after whose delivery an attempt is to begin."""
+_STARTS_ATTEMPT = frozenset(
+    {EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_SENT, EventType.STEP_RETURNED}
+)
+"""Events after whose delivery a step goes on: here, or elsewhere."""
 
 
 class ResidentRun:
@@ -58,7 +60,7 @@ class ResidentRun:
     _live: bool = False
     _pumping: bool = False
 
-    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail | Event, given: bytes) -> None:
+    def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail | Event, started: Event) -> None:
         self.gone: bool = False
         self.leaving: bool = False
         self.stopping: bool = False
@@ -67,7 +69,7 @@ class ResidentRun:
         self.host = host
         self.row = row
         self.id: str = row.id
-        self.input = given
+        self.started: Event = started
         self.execution: Execution = host.build(self)
         self.recorder: Recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
         self.tape: Tape = Tape(self.recorder)
@@ -84,7 +86,7 @@ class ResidentRun:
             self._replayed = history.summarise(events)
             self.inbox_seen = self._replayed.consumed
         try:
-            self.arguments = decode_call(self.definition.signature, self.input, self.execution.codec)
+            self.arguments = decode_call(self.definition.signature, self.started.input or b"{}", self.execution.codec)
         except Exception as error:  # noqa: BLE001 - sorted out there
             self._caught(error)
         self.pump()
@@ -227,12 +229,20 @@ class ResidentRun:
         self._live = True
         self.execution.take_fresh()
         self.launcher.gated.extend(self.execution.go_live())
+        if self._replayed.sent:
+            self._recall()
         if self.row.deadline_at is not None and not self._replayed.deadline_passed:
             self.launcher.set_deadline(self.row.deadline_at)
         if self.row.inbox_n > self.inbox_seen:
             self.look_at_inbox()
             self.launcher.holding_all = True
         return True
+
+    def _recall(self) -> None:
+        """Ask for the end of steps elsewhere that were given up, it may be, as the run's last worker ended."""
+        for op, sent in self._replayed.sent.items():
+            if op not in self.execution.pending:
+                self.attempts.errands.recall(sent)
 
     def look_at_inbox(self) -> None:
         """Fetch the messages that wait; meanwhile nothing starts."""
@@ -246,7 +256,7 @@ class ResidentRun:
         launcher.fetching = False
         if self.gone or self.leaving or self.recorder.closed:
             return
-        if not launcher.holding_all and any(message.kind != YIELD for message in messages):
+        if not launcher.holding_all and any(message.kind == CANCEL for message in messages):
             # What was asked for before the message came in begins before it is delivered, as it would on any event
             # loop: clean-up whose first await has been reached is not skipped by a cancel.
             # It does not end before it either: a cancel that was acknowledged is not lost to the body's last step.
@@ -267,6 +277,8 @@ class ResidentRun:
 
     def _taken_in(self, message: Message) -> EventType:
         """Return the event that takes a message in."""
+        if message.kind == RETURNED:
+            return EventType.STEP_RETURNED
         if message.kind != YIELD:
             return EventType.CANCEL_REQUESTED
         facts = msgspec.json.decode(message.detail or b"{}")

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
+    from perdure.model.run import RunRow
     from perdure.runtime.attempt import Attempts
     from perdure.runtime.host import Host
+    from perdure.runtime.launcher import Launcher
     from perdure.runtime.recorder import Recorder
     from perdure.runtime.tape import Tape
     from perdure.store.base import Store
@@ -24,7 +26,9 @@ class Owner(Protocol):
 
     id: str
     host: Host
+    row: RunRow
     execution: Execution
+    launcher: Launcher
     recorder: Recorder
     tape: Tape
     gone: bool

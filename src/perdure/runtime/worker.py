@@ -98,6 +98,8 @@ class Worker:
         """Register, begin to beat, and begin to claim."""
         await self._enroll()
         self.host.on_room = self._room_made
+        self.host.on_created = self.want_claim
+        self.host.on_message = self.message_sent
         self.running = True
         for service in self._services:
             service.start()
@@ -311,8 +313,7 @@ class Worker:
         """Park a run whose log is damaged: nothing is guessed from it, and nobody tries it again and again."""
         change = claimed.append.change
         if change is not None and self._is_ours(change.owner):
-            run = ResidentRun(self.host, claimed.row, change.epoch, claimed.append.events[-1], b"{}")
-            self.host.runs[run.id] = run
+            run = self._house(claimed.row, change.epoch, claimed.append.events)
             park(run, f"corrupt: {error.text}", "perdure verify shows what is damaged; restore a backup")
 
     def _take_later(self, claimed: Claimed) -> None:
@@ -323,7 +324,7 @@ class Worker:
         self.host.loop.call_soon(self._begin, self._house(row, epoch, events), events)
 
     def _house(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
-        run = ResidentRun(self.host, row, epoch, events[-1], events[0].input or b"{}")
+        run = ResidentRun(self.host, row, epoch, events[-1], events[0])
         self.host.runs[run.id] = run
         return run
 

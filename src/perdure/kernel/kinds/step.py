@@ -35,12 +35,25 @@ P = ParamSpec("P")
 T_co = TypeVar("T_co", covariant=True)
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """Where a step is executed that is not executed where its run is: by a run of its own."""
+
+    run: str
+    """Id of that run."""
+    queue: str
+
+
+def sent_by(event: Event) -> Sent:
+    """Return what an event ``step_sent`` says."""
+    return msgspec.json.decode(event.detail or b"", type=Sent)
+
+
 class StepOperation(Operation):
     """One call of a step in a body, with what the log says about its attempts."""
 
     __slots__ = (
         "args", "attempts", "budget_from", "context", "definition", "input", "intent", "kwargs", "next_at",
-        "signature",
+        "sent", "signature",
     )  # fmt: skip
     kind = "step"
     future: Any
@@ -71,11 +84,14 @@ class StepOperation(Operation):
         """The at-most-once attempt that is known to have begun."""
         self.next_at: int = 0
         """When the next attempt is due."""
+        self.sent: Sent | None = None
+        """Where it is executed, if on another queue than its run's."""
 
     @property
     def key(self) -> str:
-        """The same for every attempt, replay, failover and upgrade; to hand to outside services."""
-        return f"{self.run.run_id}:{self.id}"
+        """The same for every attempt, replay, failover and upgrade, wherever executed; to hand to outside services."""
+        caller = self.run.caller
+        return f"{self.run.run_id}:{self.id}" if caller is None else caller.key
 
     def start(self, port: Port) -> None:
         port.attempt(self)
@@ -118,6 +134,9 @@ class StepOperation(Operation):
         elif event.type == EventType.STEP_FAILED:  # voided by an operator's retry
             self.attempts = self.budget_from = event.attempt
             self.next_at = 0
+            self.sent = None
+        elif event.type == EventType.STEP_SENT:
+            self.sent = sent_by(event)
 
 
 class _Step:

@@ -182,11 +182,16 @@ class MemoryStore:
             )  # fmt: skip
             check_row(row)
         check_values(value for event in write.events for value in event)
+        tell = None if change is None else change.tell
+        if tell is not None:
+            check_values(tell)
         self._runs[write.run_id] = row
         if change is not None:
             self._lines.woken(row)
         self._events[write.run_id].extend(write.events)
         self._inbox[write.run_id] = [one for one in self._inbox[write.run_id] if one.n not in write.consumed]
+        if tell is not None:
+            self._send(tell)
         return COMMITTED
 
     def _refuses(self, write: Append, doubtful: set[str]) -> Outcome | None:

@@ -21,6 +21,7 @@ from perdure.store.tails import Tails
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from perdure.model.run import Message
     from perdure.model.write import Change, Purge, Send, Write
     from perdure.store.mysql.link import MysqlLink
     from perdure.store.mysql.statement import Statement
@@ -88,6 +89,11 @@ class Batch(Gathering):
         run_id, _, kind, sent_at, detail = write.message
         self._run("send", run_id)
         self._run("check_count", 1)
+        self._run("insert_message", kind, sent_at, detail, run_id)
+
+    def _tell(self, message: Message) -> None:
+        run_id, _, kind, sent_at, detail = message
+        self._run("send", run_id)
         self._run("insert_message", kind, sent_at, detail, run_id)
 
     def _purge(self, write: Purge) -> None:

@@ -17,6 +17,7 @@ from perdure.store.tails import Tails
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perdure.model.run import Message
     from perdure.model.write import Change, Purge, Send, Write
     from perdure.store.postgres.link import PostgresLink
 
@@ -83,6 +84,10 @@ class Batch(Gathering):
     def _send(self, write: Send) -> None:
         run_id, _, kind, sent_at, detail = write.message
         self.calls.append(call(self._known["send"], (run_id, kind, sent_at, detail)))
+
+    def _tell(self, message: Message) -> None:
+        run_id, _, kind, sent_at, detail = message
+        self.calls.append(call(self._known["tell"], (run_id, kind, sent_at, detail)))
 
     def _purge(self, write: Purge) -> None:
         run_id, at, actor, reason = write

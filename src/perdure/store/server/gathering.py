@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from perdure.model.event import Event
+    from perdure.model.run import Message
     from perdure.model.write import Change, Write
     from perdure.store.tails import Tails
 
@@ -44,6 +45,7 @@ class Gathering(ABC):
         self._creates: list[Create] = []
         self._changes: list[tuple[str, Change]] = []
         self._consumed: list[tuple[str, int]] = []
+        self._told: list[Message] = []
         self._unsure: list[tuple[str, int]] = []
 
     def add(self, batch: Sequence[Write]) -> None:
@@ -102,6 +104,8 @@ class Gathering(ABC):
         self._touched.add(run_id)
         if change is not None:
             self._changes.append((run_id, change))
+            if change.tell is not None:
+                self._told.append(change.tell)
         if taken:
             self._consumed.extend((run_id, n) for n in taken)
 
@@ -114,6 +118,8 @@ class Gathering(ABC):
         if self._creates and any(create.row.partition_key is not None for create in self._creates):
             self._creates.sort(key=lambda create: create.row.partition_key or "")  # all join lanes in one order
         self._flush()
+        for message in sorted(self._told):  # in one order against deadlocks
+            self._tell(message)
         self._clear()
 
     def _rounds(self) -> Iterator[dict[str, Change]]:
@@ -143,6 +149,10 @@ class Gathering(ABC):
 
     @abstractmethod
     def _send(self, write: Send) -> None: ...
+
+    @abstractmethod
+    def _tell(self, message: Message) -> None:
+        """Send a message if its run has not ended; nothing depends on it."""
 
     @abstractmethod
     def _purge(self, write: Purge) -> None: ...

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from perdure.model.run import Message
     from perdure.model.write import Change
 
 SQL = queries("sqlite", one_of="in (select value from json_each(?))")
@@ -53,8 +54,6 @@ _INSERT_EVENT = _statements("insert_event", "event_row")
 _INSERT_RUN = _statements("insert_run", "run_row")
 _COUNT_EVENT = _statements("count_event", "event_place", ")")
 _CHANGE_RUN = _statements("change_run", "change_row", f" {SQL['change_end']}")
-_RUN_ID = 9
-"""Place of the run id in the values of a change."""
 _PLAIN = frozenset({Append, Create})
 _WAKEABLE = frozenset({"pending", "waiting"})
 _json = msgspec.json.encode
@@ -90,7 +89,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
     """
     events: list[Event] = []
     creates: list[Create] = []
-    changes: list[_Values] = []
+    changes: list[tuple[str, Change]] = []
     consumed: list[_Values] = []
     unsure: list[tuple[str, int]] = []
     unnumbered: list[str] = []
@@ -106,7 +105,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
                 unnumbered.append(run_id)
             tails[run_id] = before + len(new)
             if change is not None:
-                changes.append(_change(run_id, change, now))
+                changes.append((run_id, change))
             if write.consumed:
                 consumed.extend((run_id, n) for n in write.consumed)
         elif isinstance(write, Create):
@@ -119,22 +118,26 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
     if unsure:
         _check_gap(connection, unsure, numbers)
     if changes:
-        _apply_changes(connection, changes)
+        _apply_changes(connection, changes, now)
     if consumed:
         connection.executemany(SQL["take_message"], consumed)
     tails.count(len(batch) - len(creates), len(unsure))
 
 
-def _apply_changes(connection: apsw.Connection, changes: Sequence[_Values]) -> None:
-    sizes = _SIZES if len({change[_RUN_ID] for change in changes}) == len(changes) else (1,)
-    total, start, changed = len(changes), 0, 0
+def _apply_changes(connection: apsw.Connection, changes: Sequence[tuple[str, Change]], now: int) -> None:
+    sizes = _SIZES if len({run_id for run_id, _ in changes}) == len(changes) else (1,)
+    rows = [_change(run_id, change, now) for run_id, change in changes]
+    total, start, changed = len(rows), 0, 0
     for size in sizes:
         while total - start >= size:
-            connection.execute(_CHANGE_RUN[size], tuple(chain.from_iterable(changes[start : start + size])))
+            connection.execute(_CHANGE_RUN[size], tuple(chain.from_iterable(rows[start : start + size])))
             changed += connection.changes()  # of runs; not what triggers did
             start += size
     if changed != total:
         raise Doubt
+    for _, change in changes:
+        if change.tell is not None:
+            send(connection, change.tell, now)  # whoever has ended does not get it
 
 
 def _insert_events(
@@ -233,7 +236,7 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
                 plain(connection, waiting, now, tails)
                 waiting, touched = [], set()
             if isinstance(write, Send):
-                outcomes[place] = send(connection, write, now)
+                outcomes[place] = send(connection, write.message, now)
             else:
                 outcomes[place] = purge(connection, write)
                 tails.numbers.pop(write.run_id, None)
@@ -246,9 +249,9 @@ def _mixed(connection: apsw.Connection, batch: Sequence[Write], now: int, tails:
     return outcomes
 
 
-def send(connection: apsw.Connection, write: Send, now: int) -> Outcome:
+def send(connection: apsw.Connection, message: Message, now: int) -> Outcome:
     """Put a message into an inbox and wake the run, or say why not."""
-    run_id, _, kind, sent_at, detail = write.message
+    run_id, _, kind, sent_at, detail = message
     numbered = fetch(connection, "send", run_id, now)
     if not numbered:
         return _refusal(connection, run_id)

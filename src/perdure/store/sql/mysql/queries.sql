@@ -104,7 +104,9 @@ set
 where id = ? and status in ('pending', 'running', 'waiting', 'paused', 'parked')
 
 -- insert_message: put the message into the inbox
-insert into inbox (run_id, n, kind, sent_at, detail) select id, inbox_n, ?, ?, ? from run where id = ?
+insert into inbox (run_id, n, kind, sent_at, detail)
+select id, inbox_n, ?, ?, ? from run
+where id = ? and status in ('pending', 'running', 'waiting', 'paused', 'parked')
 
 -- insert_request: leave a tombstone, which also opens the log for deletion
 insert into request (run_id, workflow, input_digest, status, purged_at, actor, reason)

@@ -117,6 +117,19 @@ sent as (
 
 select perdure.fits((select count(*) from sent) = 1)
 
+-- tell: the same, but nothing depends on it: a run that has ended does not get the message
+with numbered as (
+    update perdure.run
+    set
+        inbox_n = inbox_n + 1,
+        wake_at = case when status in ('pending', 'waiting') then least(wake_at, perdure.clock()) else wake_at end
+    where id = $1::text and status in ('pending', 'running', 'waiting', 'paused', 'parked')
+    returning inbox_n
+)
+
+insert into perdure.inbox (run_id, n, kind, sent_at, detail)
+select $1::text, inbox_n, $2::text, $3::bigint, $4::bytea from numbered
+
 -- insert_request: leave a tombstone, which also opens the log for deletion
 with gone as (
     select id, workflow, input_digest, status from perdure.run
