@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from perdure.api.reading import Event, RunInfo
 
 _ANSWERS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
-_ATTEMPTS = frozenset({EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT})
+_ATTEMPTS = frozenset(
+    {EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_HEARTBEAT, EventType.STEP_SENT}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,5 +90,8 @@ def _step(event: Event, op: str) -> Wait:
             kind="step", name=event.name, op=op, attempt=event.attempt + 1, detail=f"after {event.error}",
             due=None if due is None else moment(due),
         )  # fmt: skip
+    if event.type == EventType.STEP_SENT:
+        told = f"executed by run {event.detail.get('run')} on queue {event.detail.get('queue')}"
+        return Wait(kind="step", name=event.name, op=op, attempt=event.attempt, detail=told)
     told = None if event.result is None else f"says {event.result!r}"
     return Wait(kind="step", name=event.name, op=op, attempt=event.attempt, detail=told)

@@ -101,6 +101,7 @@ def told(binding: BindingInfo) -> str:
     why = {
         "version": "it was asked for", "schedule": "its schedule names it", "newest": "it was the newest",
         "first_claim": "its first worker carried it", "upgrade": "it was upgraded",
+        "caller": "the run that called its step has it",
         "fork": f"so had {binding.copied_from}, of which it is a fork",
         "route": f"route {binding.channel} revision {binding.revision}, arm {binding.arm}",
     }.get(binding.bound_by or "", binding.bound_by or "")  # fmt: skip

@@ -45,8 +45,9 @@ class Caller(msgspec.Struct, frozen=True):
         return f"{self.run}:{self.op}"
 
 
-class _Detail(msgspec.Struct, frozen=True):
+class _Detail(msgspec.Struct, frozen=True, omit_defaults=True):
     step_of: Caller
+    bound_by: str | None = None
 
 
 class StepRun(WorkflowDefinition):
@@ -93,9 +94,9 @@ def caller_of(started: Event) -> Caller | None:
     return msgspec.json.decode(started.detail or b"", type=_Detail).step_of
 
 
-def detail_of(caller: Caller) -> bytes:
-    """Return the detail of the event by which such a run begins."""
-    return msgspec.json.encode(_Detail(caller))
+def detail_of(caller: Caller, *, is_bound: bool) -> bytes:
+    """Return the detail of the event by which such a run begins, bound to its caller's version or to none."""
+    return msgspec.json.encode(_Detail(caller, "caller" if is_bound else None))
 
 
 def place_of(step: StepDefinition, workflow: WorkflowDefinition) -> str | None:

@@ -22,6 +22,7 @@ from perdure.kernel.frozen import NOTHING, Frozen
 from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import NOTES
+from perdure.kernel.step_run import StepRun, caller_of
 from perdure.model.run import RunRow
 from perdure.model.status import EventType
 from perdure.replay import ending
@@ -78,6 +79,9 @@ def check(history: History, code: Code, patience_s: float = PATIENCE_S) -> Findi
         code: what it is checked against.
         patience_s: how long a sync body may take between two operations.
     """
+    started = history.events[0] if history.events else None
+    if started is not None and caller_of(started) is not None:
+        code = code._replace(workflow=StepRun(code.workflow, started))
     collects = gc.isenabled()
     gc.disable()  # what the collector finalizes is not the body's doing
     replay = _Replay(history, code, patience_s)
@@ -119,6 +123,7 @@ class _Replay:
         if definition.is_async:
             rehearsal = Rehearsal(history.run_id, self._body, self.code.codec, self.code.steps, row)
             rehearsal.frozen = self.code.frozen
+            rehearsal.caller = caller_of(history.events[0]) if history.events else None
             return rehearsal
         loop: Any = self  # all that a bridge asks of a loop is `call_soon_threadsafe`
         bridge = Bridge(self._body_on_its_thread, loop, self._hold)
@@ -194,6 +199,10 @@ class _Replay:
         try:
             given = events[0].input if events else None
             self._call = decode_call(self.code.workflow.signature, given or b"{}", self.code.codec)
+        except Diverged as error:  # there is no such step
+            raise Found(
+                _K.DIVERGES, "start", expected=str(error.expected), found=f"the code has {error.found}"
+            ) from None
         except Exception as error:  # noqa: BLE001 - classes of the code may raise what they like
             text = error.text if isinstance(error, CodecError) else ending.described(error)
             raise Found(_K.STATE_INCOMPATIBLE, "input", found=f"the arguments cannot be read: {text}") from None

@@ -20,6 +20,7 @@ from perdure.codec.signature import encode_call
 from perdure.errors import IdConflict, RunCancelled, RunNotFound, RunTerminated, StoreError, UsageError
 from perdure.kernel.kinds.step import Sent, sent_by
 from perdure.kernel.step_run import Caller, detail_of, id_of, place_of
+from perdure.model.code import UNBOUND
 from perdure.model.event import EMPTY_TAIL, Draft, seal
 from perdure.model.run import CANCEL, RETURNED, Message, RunRow, Tombstone
 from perdure.model.status import TERMINAL, EventType, Status
@@ -144,7 +145,9 @@ class Errands:
         given = operation.input
         if given is None:
             given = encode_call(operation.signature, operation.args, operation.kwargs, run.execution.codec)
-        detail = detail_of(Caller(run.id, operation.id, self._place_of(operation) or ""))
+        detail = detail_of(
+            Caller(run.id, operation.id, self._place_of(operation) or ""), is_bound=row.version_id != UNBOUND
+        )
         now = host.now()
         started = Draft(
             EventType.RUN_STARTED, now, None, operation.kind, operation.name, state=f">{Status.PENDING}",

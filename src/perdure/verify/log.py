@@ -18,7 +18,7 @@ RESULTS = frozenset(
     }
 )  # fmt: skip
 """Events that answer an operation for good."""
-ATTEMPTS = frozenset({"step_attempt_failed", "step_intent", "step_heartbeat"})
+ATTEMPTS = frozenset({"step_attempt_failed", "step_intent", "step_heartbeat", "step_sent"})
 
 
 def sequence(case: Case) -> Iterator[Finding]:

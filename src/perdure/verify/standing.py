@@ -134,6 +134,9 @@ def tags(case: Case) -> Iterator[Finding]:
         yield Finding("tags", case.row.id, None, f"is found by {key}={value}, which is no tag of it")
 
 
+_FROM_INBOX = frozenset({"cancel_requested", "yield_requested", "step_returned"})
+
+
 def _number(fact: Fact) -> int | None:
-    number = detail_of(fact).get("n") if fact.type in ("cancel_requested", "yield_requested") else None
+    number = detail_of(fact).get("n") if fact.type in _FROM_INBOX else None
     return number if isinstance(number, int) else None

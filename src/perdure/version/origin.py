@@ -5,6 +5,7 @@ start              what was asked for, its route, or what was newest then: `perd
 first claim        what its first worker carried, where no version was known at the start
 retry, resume      as before: neither chooses
 fork               that of the run it is of, or the one that was asked for
+step run           that of the run which called the step
 upgrade            the one it was moved to
 upgrade reverted   as before the upgrade
 =================  ================================================================================
@@ -20,7 +21,7 @@ import msgspec
 from perdure.model.event import Event
 from perdure.model.status import EventType
 
-Decided = Literal["version", "schedule", "route", "newest", "first_claim", "fork", "upgrade"]
+Decided = Literal["version", "schedule", "route", "newest", "first_claim", "fork", "caller", "upgrade"]
 _CHOOSE: Final = (EventType.RUN_STARTED, EventType.RUN_FORKED, EventType.RUN_UPGRADED)
 
 
