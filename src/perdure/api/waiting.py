@@ -25,7 +25,8 @@ class Wait:
     """One thing a run waits for.
 
     Attributes:
-        kind: ``step``, ``timer``, ``worker``, ``time`` (a delayed start) or ``person``.
+        kind: ``step``, ``run`` (which executes a step on another queue), ``timer``, ``worker``, ``time`` (a delayed
+            start) or ``person``.
         name: name of the step; the queue for a worker.
         op: id of the operation, if it has one.
         attempt: number of the attempt under way or to come.
@@ -45,7 +46,8 @@ def waits_of(info: RunInfo, events: Sequence[Event], now: datetime) -> list[Wait
     """Return what a run that has not ended waits for.
 
     A timer leaves no trace in the log before it fires, and an attempt of a step none before it ends; so of a waiting
-    run the next time is known, and of a running one its worker.
+    run the next time is known, and of a running one its worker. A run that waits for another one wakes up now and then
+    to look: that time is none to tell.
     """
     if info.status.is_terminal:
         return []
@@ -56,7 +58,9 @@ def waits_of(info: RunInfo, events: Sequence[Event], now: datetime) -> list[Wait
         later = info.wake_at is not None and info.wake_at > now
         first = Wait(kind="time", due=info.wake_at) if later else Wait(kind="worker", name=info.queue)
         return [first, *steps]
-    if info.status == Status.WAITING and info.wake_at is not None and info.wake_at not in {one.due for one in steps}:
+    told = {one.due for one in steps}
+    looks = any(one.kind == "run" for one in steps)
+    if info.status == Status.WAITING and info.wake_at is not None and not looks and info.wake_at not in told:
         return [*steps, Wait(kind="timer", due=info.wake_at)]
     if info.status == Status.RUNNING and not steps:
         return [Wait(kind="step", detail=f"executing on worker {info.owner}")]
@@ -91,7 +95,7 @@ def _step(event: Event, op: str) -> Wait:
             due=None if due is None else moment(due),
         )  # fmt: skip
     if event.type == EventType.STEP_SENT:
-        told = f"executed by run {event.detail.get('run')} on queue {event.detail.get('queue')}"
-        return Wait(kind="step", name=event.name, op=op, attempt=event.attempt, detail=told)
+        where = f"executed by run {event.detail['run']} on queue {event.detail['queue']}"
+        return Wait(kind="run", name=event.name, op=op, detail=where)
     told = None if event.result is None else f"says {event.result!r}"
     return Wait(kind="step", name=event.name, op=op, attempt=event.attempt, detail=told)

@@ -200,9 +200,8 @@ class _Replay:
             given = events[0].input if events else None
             self._call = decode_call(self.code.workflow.signature, given or b"{}", self.code.codec)
         except Diverged as error:  # there is no such step
-            raise Found(
-                _K.DIVERGES, "start", expected=str(error.expected), found=f"the code has {error.found}"
-            ) from None
+            found = f"the code has {error.found}"
+            raise Found(_K.DIVERGES, "start", expected=str(error.expected), found=found) from None
         except Exception as error:  # noqa: BLE001 - classes of the code may raise what they like
             text = error.text if isinstance(error, CodecError) else ending.described(error)
             raise Found(_K.STATE_INCOMPATIBLE, "input", found=f"the arguments cannot be read: {text}") from None

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.codec.exception import encode_exception
-from perdure.errors import CodecError, GuardBusy, LeaseLost, SourceChangedOnDisk, StepInterrupted, StepTimedOut
+from perdure.errors import CodecError, GuardBusy, LeaseLost, StepInterrupted, StepTimedOut
 from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.scope import enter
 from perdure.model.event import Draft
 from perdure.model.status import EventType
 from perdure.runtime.errands import Errands
 from perdure.runtime.lease import boot_time
-from perdure.runtime.scope import Attempt
+from perdure.runtime.scope import Attempt, is_fatal
 
 if TYPE_CHECKING:
     from contextvars import Context
@@ -37,13 +37,6 @@ _BUSY = 5
 """How often a transaction that has met another one at its end is done again, beside what the step allows."""
 BEAT_EVERY_US = 1_000_000
 """A step's heartbeat detail is recorded at most this often."""
-
-
-def is_fatal(error: BaseException | None) -> bool:
-    """Whether an exception says something about the process, not about the step: never recorded as its failure."""
-    return error is not None and (
-        not isinstance(error, Exception) or isinstance(error, MemoryError | SourceChangedOnDisk)
-    )
 
 
 def _end_place(run: Owner, place: Place) -> None:
@@ -87,7 +80,7 @@ class Attempts:
 
     def start(self, operation: StepOperation) -> None:
         """Begin the next attempt, or record why there is none; or have the step executed where it belongs."""
-        if (operation.sent is not None or self.run.host.queue_of_step is not None) and self._is_elsewhere(operation):
+        if (operation.sent is not None or self.run.host.queue_of_step is not None) and self.errands.take(operation):
             return
         number = operation.attempts + 1
         if operation.definition.at_most_once:
@@ -97,26 +90,6 @@ class Attempts:
             self.record(operation, EventType.STEP_INTENT, number, store_input=True)
             return
         self._launch(operation, number)
-
-    def _is_elsewhere(self, operation: StepOperation) -> bool:
-        """Whether a step is executed by a run of its own, which is seen to here."""
-        if operation.sent is None:
-            queue = self._other_queue(operation)
-            if queue is None:
-                return False
-            self.errands.send(operation, queue)
-        else:
-            self.errands.follow(operation, operation.sent)
-        return True
-
-    def _other_queue(self, operation: StepOperation) -> str | None:
-        """Return the queue that a step is routed to; None if it is this run's, or the step has begun here."""
-        run, queue_of_step = self.run, self.run.host.queue_of_step
-        begun = operation.attempts > operation.budget_from or operation.intent > operation.attempts
-        if queue_of_step is None or begun or operation.unrecorded or run.execution.caller is not None:
-            return None
-        queue = queue_of_step(operation.name)
-        return None if queue == run.row.queue else queue
 
     def intended(self, operation: StepOperation, number: int) -> None:
         """Begin the attempt whose intent is durable now."""

@@ -51,8 +51,29 @@ class Errands:
         self._attempts = attempts
         self._watches: dict[str, asyncio.Task[None]] = {}
 
-    def send(self, operation: StepOperation, queue: str) -> None:
-        """Record that a step is executed by a run of its own on ``queue``."""
+    def take(self, operation: StepOperation) -> bool:
+        """See to it that a step is executed elsewhere, if that is where it belongs; False if it belongs here."""
+        if operation.sent is not None:
+            self._follow(operation, operation.sent)
+            return True
+        queue = self._other_queue(operation)
+        if queue is None:
+            return False
+        self._send(operation, queue)
+        return True
+
+    def _other_queue(self, operation: StepOperation) -> str | None:
+        """Return the queue that a step is routed to; None if it is this run's, or the step has begun here."""
+        run = self._attempts.run
+        queue_of_step = run.host.queue_of_step
+        begun = operation.attempts > operation.budget_from or operation.intent > operation.attempts
+        if queue_of_step is None or begun or operation.unrecorded or run.execution.caller is not None:
+            return None
+        queue = queue_of_step(operation.name)
+        return None if queue == run.row.queue else queue
+
+    def _send(self, operation: StepOperation, queue: str) -> None:
+        """Record that a step is executed by a run of its own."""
         if self._place_of(operation) is None:
             function = operation.definition.function
             name, where = operation.name, function.__qualname__
@@ -64,7 +85,7 @@ class Errands:
         sent = Sent(id_of(operation.key, number), queue)
         self._attempts.record(operation, EventType.STEP_SENT, number, detail=msgspec.json.encode(sent))
 
-    def follow(self, operation: StepOperation, sent: Sent) -> None:
+    def _follow(self, operation: StepOperation, sent: Sent) -> None:
         """See to it that the run which executes a step is there, and wait for its end."""
         run = self._attempts.run
         run.launcher.wake(operation, run.host.now() + LOOK_US)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure.errors import SourceChangedOnDisk
 from perdure.kernel.scope import StepScope
 from perdure.runtime.recorder import Place
 
@@ -93,3 +94,10 @@ class Attempt(StepScope):
             CodecError: ``detail`` cannot be stored.
         """
         self.attempts.send_beat(self, detail)
+
+
+def is_fatal(error: BaseException | None) -> bool:
+    """Whether an exception says something about the process, not about the step: never recorded as its failure."""
+    return error is not None and (
+        not isinstance(error, Exception) or isinstance(error, MemoryError | SourceChangedOnDisk)
+    )

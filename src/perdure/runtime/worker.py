@@ -98,8 +98,7 @@ class Worker:
         """Register, begin to beat, and begin to claim."""
         await self._enroll()
         self.host.on_room = self._room_made
-        self.host.on_created = self.want_claim
-        self.host.on_message = self.message_sent
+        self.host.on_created, self.host.on_message = self.want_claim, self.message_sent
         self.running = True
         for service in self._services:
             service.start()
