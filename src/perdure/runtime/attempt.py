@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from perdure.runtime.scope import Owner
 
 logger: logging.Logger = logging.getLogger("perdure.step")
-
-
 _COMPLETED: str = EventType.STEP_COMPLETED.value
 _BUSY = 5
 """How often a transaction that has met another one at its end is done again, beside what the step allows."""

@@ -46,7 +46,7 @@ def test_a_setting_that_is_none_is_named_with_those_there_are() -> None:
 def test_a_route_is_the_first_pattern_that_matches() -> None:
     routes = Routes({"media.thumb*": "quick", "media.*": "slow", "*.report": "night"})
     found = [routes.queue_of(name) for name in ("media.thumbnail", "media.encode", "sales.report", "order")]
-    assert found == ["quick", "slow", "night", "default"]
+    assert found == ["quick", "slow", "night", None]
 
 
 @perdure.workflow(name="media.encode")
