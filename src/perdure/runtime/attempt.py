@@ -7,7 +7,6 @@ its intent is recorded, which is a fence that needs no clock.
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from perdure.runtime.recorder import Place
     from perdure.runtime.scope import Owner
 
-logger: logging.Logger = logging.getLogger("perdure.step")
 _COMPLETED: str = EventType.STEP_COMPLETED.value
 _BUSY = 5
 """How often a transaction that has met another one at its end is done again, beside what the step allows."""
