@@ -21,6 +21,8 @@ async def main(url: str, folder: str, *options: str) -> None:
     async with perdure.Engine(
         url,
         [shop],
+        queues=given.get("queues", "default").split("+"),
+        routes=dict([given["route"].split(":")]) if "route" in given else None,
         concurrency=30,
         lease="1.5s",
         poll="100ms",
