@@ -19,6 +19,9 @@ _LEAST_BYTES = 128 << 10
 _MOST_BYTES = 1 << 20
 _LONGEST_BYTES = 16 << 20
 """A log that is longer has seen a checkpoint, and begins again at the front as soon as no reader needs it."""
+_PIECE_BYTES = 64 << 10
+"""Written at once. ext4 keeps a large write in memory as one large folio, and then looks through all of it for every
+page that is written into it: 15 µs for each in a folio of 4 MiB, 4 in one of 1 MiB, 2 in pieces of this size."""
 _HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 """Both from SQLite's description of the format (https://sqlite.org/fileformat.html, section 4)."""
@@ -59,7 +62,8 @@ class Headroom:
         if self._ends_in_a_frame(length + room):
             room += 1  # so that every process sees that there is room
         try:
-            os.pwrite(file, bytes(room), length)
+            for start in range(0, room, _PIECE_BYTES):
+                os.pwrite(file, bytes(min(_PIECE_BYTES, room - start)), length + start)
         except OSError:
             os.ftruncate(file, length)
             raise
