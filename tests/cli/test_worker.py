@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -104,6 +105,42 @@ def test_steps_in_flight_are_recorded_within_the_grace(shell: Shell) -> None:
     told = shell("history", "n")
     assert "step_completed" in told.out
     assert file.read_text() == "x\n"
+
+
+def elsewhere(shell: Shell, *words: str) -> Child:
+    return shell.process("worker", FLOWS, "--route", "not*=slow", *words)
+
+
+def test_steps_are_executed_by_the_worker_of_the_queue_that_a_route_names(shell: Shell) -> None:
+    file = shell.folder / "notes"
+    caller, slow = elsewhere(shell), elsewhere(shell, "--queue", "slow", "--name", "the slow one")
+    start(shell, "noting", "n", "--arg", f"file={file}", "--arg", "line=x", "--wait")
+    assert file.read_text() == "x\n"
+    slow.expect("began x")
+    told = json.loads(shell("list", "--tag", "perdure.run=n", "--json").out)
+    assert (told["id"], told["queue"], told["status"]) == ("n:0", "slow", "completed")
+    assert told["tags"] == {"perdure.run": "n", "perdure.step": "note"}
+    stop(caller, slow)
+
+
+def test_a_run_that_waits_for_a_step_elsewhere_says_so_and_takes_it_along_when_it_is_cancelled(shell: Shell) -> None:
+    caller = elsewhere(shell)
+    start(shell, "noting", "n", "--arg", "file=f", "--arg", "line=x")
+    until_shown(shell, "n", "executed by run n:0 on queue slow")
+    assert shell("cancel", "n", "--actor", "me", "--reason", "no more").code == 0
+    until_shown(shell, "n", "cancelled")
+    slow = elsewhere(shell, "--queue", "slow")
+    until_shown(shell, "n:0", "its caller gave the step up")
+    stop(caller, slow)
+    assert shell("verify").code == 0
+
+
+def until_shown(shell: Shell, run_id: str, text: str) -> None:
+    """Wait until ``perdure show`` of a run says something."""
+    deadline = time.monotonic() + 20
+    while text not in (told := shell("show", run_id)).out:
+        assert time.monotonic() < deadline, told
+        Event().wait(0.05)
 
 
 @pytest.mark.serial

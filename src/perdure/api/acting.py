@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,10 +11,13 @@ import msgspec
 from perdure.api.reading import find, possible, row_and_log
 from perdure.codec.exception import read_failure
 from perdure.errors import RunNotFound, UsageError
+from perdure.kernel.kinds.step import sent_by
 from perdure.model.run import CANCEL, Message, RunRow, Tombstone
 from perdure.model.status import EventType, Status
 from perdure.model.write import Append, Closed, Committed, Missing, Purge, Send
 from perdure.runtime.closing import note_of
+from perdure.runtime.errands import GIVEN_UP
+from perdure.runtime.history import summarise
 from perdure.runtime.ids import uuid7
 from perdure.runtime.outside import appending
 
@@ -60,6 +64,7 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
             if isinstance(
                 await _append(connection, row, EventType.RUN_CANCELLED, detail, None, note_of(reason)), Committed
             ):
+                await _stop_steps(connection, run_id)
                 return True
             continue
         outcome = await connection.write(Send(Message(run_id, 0, CANCEL, connection.store.now(), detail)))
@@ -69,6 +74,14 @@ async def cancel(connection: Connection, run_id: str, *, actor: str | None, reas
             return False
     message = f"run {run_id!r} changes too fast to be cancelled"
     raise UsageError(message, hint="try again")
+
+
+async def _stop_steps(connection: Connection, run_id: str) -> None:
+    """Ask the runs to stop that execute steps of a run which was cancelled without a worker."""
+    events = await connection.read(connection.store.load, run_id)
+    for sent in summarise(events).sent.values():
+        with suppress(RunNotFound):  # it was purged, or never started
+            await cancel(connection, sent_by(sent).run, actor=f"run {run_id}", reason=GIVEN_UP)
 
 
 async def retry(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> str:

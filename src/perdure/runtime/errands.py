@@ -39,6 +39,8 @@ logger: logging.Logger = logging.getLogger("perdure.step")
 LOOK_US: Final = 600_000_000
 """How long a run may wait, out of memory, for the word that its step has ended, before it looks by itself."""
 _PAUSE_S: Final = 1.0
+GIVEN_UP: Final = "its caller gave the step up"
+"""Why a run that executes a step is cancelled."""
 STEP_TAG: Final = "perdure.step"
 RUN_TAG: Final = "perdure.run"
 """Tags of a run that executes a step: the step's name, and the run that called it."""
@@ -229,7 +231,7 @@ class Errands:
     def _recall(self, run_id: str) -> None:
         """Ask a run to stop. That it has ended, or was never started, is as good."""
         host = self._attempts.run.host
-        facts = {"actor": f"run {self._attempts.run.id}", "reason": "its caller gave the step up", "request": uuid7()}
+        facts = {"actor": f"run {self._attempts.run.id}", "reason": GIVEN_UP, "request": uuid7()}
         message = Message(run_id, 0, CANCEL, host.now(), msgspec.json.encode(facts))
         host.writer.submit(Send(message), _Answer(lambda _: host.on_message(run_id)))
 

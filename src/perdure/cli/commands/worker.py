@@ -34,6 +34,8 @@ default of 700 made the collector look for them all the time."""
               help="Queue to serve; may be repeated.")  # fmt: skip
 @click.option("--weight", "weights", metavar="Q=N", multiple=True, type=options.PAIR,
               help="Share of this worker that a queue gets beside the others, else 1; may be repeated.")  # fmt: skip
+@click.option("--route", "routes", metavar="PATTERN=Q", multiple=True, type=options.PAIR,
+              help="Queue that steps of these names are executed on, such as media.*=slow; repeatable.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1), default=100, show_default=True, help="Runs active at once.")
 @click.option("--threads", type=click.IntRange(1), default=32, show_default=True, help="Threads for sync steps.")
 @click.option("--lease", type=options.DURATION, default="10s", show_default=True,
@@ -72,7 +74,7 @@ default of 700 made the collector look for them all the time."""
 @options.log_level("info")
 def command(
     *, what: tuple[str, ...], db: str, grace: Any, log_level: str, check: int, promote: bool, packages: tuple[str, ...],
-    queues: tuple[str, ...], weights: tuple[tuple[str, str], ...], **settings: Any,
+    queues: tuple[str, ...], weights: tuple[tuple[str, str], ...], routes: tuple[tuple[str, str], ...], **settings: Any,
 ) -> int:  # fmt: skip
     """Execute runs until told to stop.
 
@@ -85,7 +87,7 @@ def command(
     found = [target.load(text) for text in what]
     engine = Engine(
         db, [one.given for one in found], grace=grace, queues=_weighed(queues, weights), packages=packages or None,
-        **settings,
+        routes=dict(routes), **settings,
     )  # fmt: skip
     names = sorted({workflow.name for one in found for workflow in one.workflows})
 
