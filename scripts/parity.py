@@ -74,6 +74,7 @@ PARTS = {
     "WritingContract": "Appends: atomic, durable, fenced; refused ones leave nothing",
     "CreatingContract": "Starts, once for each id",
     "MessagingContract": "Messages: none lost, none taken in twice",
+    "TellingContract": "Messages that are part of another run's append",
     "PurgingContract": "Purge, and ids that stay taken",
     "ClaimingContract": "Claims: due runs, one owner each, by priority",
     "QueueingContract": "Queues: limits, rates, pauses, deduplication",

@@ -68,7 +68,11 @@ def numbered(sql: str) -> str:
 
 
 def call(statement: Statement, values: Sequence[Value]) -> Call:
-    """Return a call with values given as text, as bytes, or as an array of texts."""
+    """Return a call with values given as text, as bytes, or as an array of texts.
+
+    Raises:
+        TypeError: a value is of another type: as text it would be stored as something else than was given.
+    """
     given: list[bytes | None] = []
     formats: list[int] = []
     for value in values:
@@ -78,9 +82,12 @@ def call(statement: Statement, values: Sequence[Value]) -> Call:
         elif isinstance(value, tuple):
             given.append(texts(value))
             formats.append(_BINARY)
-        else:
+        elif value is None or isinstance(value, str | int):
             given.append(None if value is None else escaped(str(value)).encode())
             formats.append(0)
+        else:
+            message = f"{type(value).__name__} is no type of a value here"
+            raise TypeError(message)
     return Call(statement, given, formats)
 
 

@@ -27,6 +27,7 @@ from perdure.testing.conformance.queueing import QueueingContract
 from perdure.testing.conformance.reading import ReadingContract
 from perdure.testing.conformance.sharing import SharingContract
 from perdure.testing.conformance.signing import SigningContract
+from perdure.testing.conformance.telling import TellingContract
 from perdure.testing.conformance.turns import TurnsContract
 from perdure.testing.conformance.upgrading import UpgradingContract
 from perdure.testing.conformance.writing import WritingContract
@@ -38,6 +39,7 @@ class StoreConformance(
     WritingContract,
     CreatingContract,
     MessagingContract,
+    TellingContract,
     PurgingContract,
     ClaimingContract,
     BindingContract,

@@ -156,3 +156,10 @@ class MessagingContract(Contract):
         assert isinstance(outcomes[0], Failed)
         assert outcomes[1:] == [COMMITTED, COMMITTED]
         assert [(one.n, one.kind) for one in store.inbox("run-1")] == [(1, "good")]
+
+    def test_a_message_whose_detail_is_of_a_wrong_type_fails_alone(self, store: Store) -> None:
+        author = running(store)
+        outcomes = commit(store, author.send(detail={}), author.send("good"), author.step())  # type: ignore[arg-type]
+        assert isinstance(outcomes[0], Failed)
+        assert outcomes[1:] == [COMMITTED, COMMITTED]
+        assert [(one.n, one.kind) for one in store.inbox("run-1")] == [(1, "good")]
