@@ -199,7 +199,7 @@ class Execution(Requests):
     def release(self) -> None:
         """Let go of everything, so that the memory is free at once: what was here referred to itself in circles."""
         self._pending.clear()
-        self._abandoned.clear()
+        self.abandoned.clear()
         self.fresh.clear()
         self.given_up.clear()
         self.loop.tasks.clear()
@@ -215,7 +215,7 @@ class Execution(Requests):
     def _match(self, event: Event) -> Operation | None:
         op_id = event.op or ""
         operation = self._pending.get(op_id)
-        asked = (operation.kind, operation.name) if operation is not None else self._abandoned.get(op_id)
+        asked = (operation.kind, operation.name) if operation is not None else self.abandoned.get(op_id)
         if asked is None and event.type == _PATCHED:  # the call has moved, or is gone
             self.patches[event.name or ""] = True
             return None

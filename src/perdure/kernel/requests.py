@@ -70,7 +70,8 @@ class Requests:
         self.fresh: list[Operation] = []
         self.unrecorded: list[Operation] = []
         self._pending: dict[str, Operation] = {}
-        self._abandoned: dict[str, tuple[str, str]] = {}
+        self.abandoned: dict[str, tuple[str, str]] = {}
+        """Kind and name of what the body has given up, by id."""
         self.patches: dict[str, bool] = {}
         """Answers given by `perdure.patched`, and the patches the log says were taken."""
 
@@ -170,17 +171,17 @@ class Requests:
     def abandon(self, operation: Operation) -> None:
         """Forget a pending operation: its record, should one come, is for the audit only."""
         if self._pending.pop(operation.id, None) is not None:
-            self._abandoned[operation.id] = (operation.kind, operation.name)
+            self.abandoned[operation.id] = (operation.kind, operation.name)
             if self.live and not self.dead:
                 self.given_up.append(operation)
 
     def is_abandoned(self, operation: Operation) -> bool:
         """Whether `abandon` was called for it."""
-        return operation.id in self._abandoned
+        return operation.id in self.abandoned
 
     def has_asked(self, op_id: str) -> bool:
         """Whether the body waits for this operation, or has given it up."""
-        return op_id in self._pending or op_id in self._abandoned
+        return op_id in self._pending or op_id in self.abandoned
 
     def now(self) -> datetime:
         """Return the run's logical time."""

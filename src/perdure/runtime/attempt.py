@@ -63,7 +63,7 @@ class Attempts:
     @property
     def under_way(self) -> bool:
         """Whether any attempt runs or is about to: the run has something to do."""
-        return bool(self.running or self.waiting)
+        return bool(self.running or self.waiting or (self._errands is not None and self._errands.looking))
 
     @property
     def errands(self) -> Errands:

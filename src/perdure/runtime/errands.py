@@ -18,7 +18,7 @@ import msgspec
 from perdure.codec.exception import encode_exception
 from perdure.codec.signature import encode_call
 from perdure.errors import IdConflict, RunCancelled, RunNotFound, RunTerminated, StoreError, UsageError
-from perdure.kernel.kinds.step import Sent, sent_by
+from perdure.kernel.kinds.step import Sent, StepOperation, sent_by
 from perdure.kernel.step_run import Caller, detail_of, id_of, place_of
 from perdure.model.code import UNBOUND
 from perdure.model.event import EMPTY_TAIL, Draft, seal
@@ -30,7 +30,6 @@ from perdure.runtime.ids import uuid7
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from perdure.kernel.kinds.step import StepOperation
     from perdure.model.event import Event
     from perdure.model.write import Outcome
     from perdure.runtime.attempt import Attempts
@@ -52,6 +51,11 @@ class Errands:
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._words: dict[str, asyncio.Event] = {}
+        """By operation, of those that are watched: set once there may be something new about it."""
+        self._answered: set[str] = set()
+        self.looking: set[str] = set()
+        """Operations whose end may be there. Until that is known the run must not leave: nobody would wake it again."""
 
     def take(self, operation: StepOperation) -> bool:
         """See to it that a step is executed elsewhere, if that is where it belongs; False if it belongs here."""
@@ -83,64 +87,113 @@ class Errands:
             hint = f"define it at the top of module {function.__module__}, or let no pattern of routes match its name"
             self._fail(operation, UsageError(text, hint=hint))
             return
+        # Each sending is another run. The number of the attempt is not enough: of what was given up, or asked for after
+        # a failure that an operator's retry took back, there is a run already, and it may have been for something else.
+        sent = Sent(id_of(operation.key, self._attempts.run.sendings.get(operation.id, 0) + 1), queue)
         number = operation.attempts + 1
-        sent = Sent(id_of(operation.key, number), queue)
         self._attempts.record(operation, EventType.STEP_SENT, number, detail=msgspec.json.encode(sent))
 
     def _follow(self, operation: StepOperation, sent: Sent) -> None:
         """See to it that the run which executes a step is there, and wait for its end."""
         run = self._attempts.run
         run.launcher.wake(operation, run.host.now() + LOOK_US)
-        if operation.id not in self._watches:
-            task = run.host.loop.create_task(self._watch(operation, sent), name=f"perdure-step {sent.run}")
-            self._watches[operation.id] = task
+        if operation.id in self._watches:
+            self._words[operation.id].set()
+            return
+        self._words[operation.id] = asyncio.Event()
+        self.looking.add(operation.id)
+        task = run.host.loop.create_task(self._watch(operation, sent), name=f"perdure-step {sent.run}")
+        self._watches[operation.id] = task
 
     def returned(self, event: Event) -> None:
         """Take in the word that the run which executes a step has ended."""
-        self._attempts.run.host.waiters.tell(msgspec.json.decode(event.detail or b"{}")["run"], None)
+        facts = msgspec.json.decode(event.detail or b"{}")
+        word = self._words.get(facts["op"])
+        if word is not None:
+            word.set()
+            self.looking.add(facts["op"])
+        self._attempts.run.host.waiters.tell(facts["run"], None)
 
     def give_up(self, operation: StepOperation, sent: Sent) -> None:
         """The body no longer waits for the step: ask the run that executes it to stop."""
+        if operation.id in self._answered:
+            return  # its answer is on its way into the log
         watch = self._watches.pop(operation.id, None)
         if watch is not None:
             watch.cancel()
+            self._forget(operation.id)
         self._recall(sent.run)
         self._attempts.record(operation, EventType.STEP_CANCELLED, operation.attempts + 1)
 
     def recall(self, sent: Event) -> None:
-        """Ask again for what was asked for, perhaps, before the run came here: nobody waits for this step any more."""
-        run = self._attempts.run
+        """Ask again for what was asked for, perhaps, before the run came here: nobody waits for this step any more.
+
+        What an upgrade has dropped is not on record as given up: the body has never asked for it.
+        """
+        run, op = self._attempts.run, sent.op or ""
+        operation = run.execution.pending.get(op)
+        if isinstance(operation, StepOperation) and operation.sent == sent_by(sent):
+            return
         self._recall(sent_by(sent).run)
-        kind, now = EventType.STEP_CANCELLED, run.host.now()
-        run.tape.record(Draft(kind, now, sent.op, sent.kind, sent.name, sent.attempt, digest=sent.digest))
+        known = run.execution.abandoned.get(op)
+        if known is not None:
+            kind, now = EventType.STEP_CANCELLED, run.host.now()
+            run.tape.record(Draft(kind, now, op, *known, sent.attempt, digest=sent.digest))
 
     def abandon(self) -> None:
         """Watch nothing any more: the run leaves."""
         for watch in self._watches.values():
             watch.cancel()
         self._watches.clear()
+        self._words.clear()
+        self.looking.clear()
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _watch(self, operation: StepOperation, sent: Sent) -> None:
         """Wait for the end, however long the database is away meanwhile."""
-        host, run_id = self._attempts.run.host, sent.run
+        word = self._words[operation.id]
         try:
             while True:
+                self.looking.add(operation.id)
                 try:
-                    end = await self._begun(operation, sent) or await self._end(run_id)
-                    if end is not None:
-                        self._answer(operation, end)
+                    if await self._looked(operation, sent, word):
                         return
-                    await host.waiters.wait(run_id)
-                    if await self._end(run_id) is None:
-                        await asyncio.sleep(_PAUSE_S)  # it is parked, or somebody let it go on
+                    if not word.is_set():
+                        self._rest(operation)
+                        await self._news(sent.run, word)
                 except StoreError as error:
-                    logger.debug("cannot look after run %s now: %s", run_id, error)
+                    logger.debug("cannot look after run %s now: %s", sent.run, error)
                     await asyncio.sleep(_PAUSE_S)
         finally:
             if self._watches.get(operation.id) is asyncio.current_task():
                 del self._watches[operation.id]
+                self._forget(operation.id)
+
+    async def _looked(self, operation: StepOperation, sent: Sent, word: asyncio.Event) -> bool:
+        """Look how the run has ended, and record it; False if it goes on."""
+        word.clear()
+        end = await self._begun(operation, sent) or await self._end(sent.run)
+        if end is not None:
+            self._answer(operation, end)
+        return end is not None
+
+    def _rest(self, operation: StepOperation) -> None:
+        """There is nothing to do for a step before there are news: the run may leave meanwhile."""
+        self.looking.discard(operation.id)
+        self._attempts.run.pump_soon()
+
+    async def _news(self, run_id: str, word: asyncio.Event) -> None:
+        """Wait until the run may have ended: it is seen to be at rest, or its word has come."""
+        host = self._attempts.run.host
+        await host.waiters.wait(run_id)
+        row = await host.reader.call(host.loop, host.store.get, run_id)
+        if isinstance(row, RunRow) and row.status == Status.PARKED:
+            await word.wait()  # somebody has to let it go on first
+
+    def _forget(self, op: str) -> None:
+        del self._words[op]
+        self.looking.discard(op)
 
     async def _begun(self, operation: StepOperation, sent: Sent) -> Exception | None:
         """Start the run, if it is not there yet. Returns why there can be none."""
@@ -205,6 +258,7 @@ class Errands:
         run = self._attempts.run
         if run.gone or run.leaving or run.recorder.closed or run.execution.pending.get(operation.id) is not operation:
             return
+        self._answered.add(operation.id)
         if isinstance(end, Exception):
             self._fail(operation, end)
             return

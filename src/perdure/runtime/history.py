@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
 
 _UPGRADED: str = EventType.RUN_UPGRADED.value
+_TURNS = frozenset({_UPGRADED, EventType.RUN_FORKED.value})
+"""Events because of which a body is not to see all that stands before them."""
 _FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, EventType.STEP_RETURNED})
 _STEP_ENDS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
 
@@ -39,6 +41,8 @@ class Summary:
     """Minor versions of the interpreters that worked on it."""
     sent: dict[str, Event] = field(default_factory=dict)
     """By operation: steps that are executed elsewhere and were neither answered nor given up."""
+    sendings: dict[str, int] = field(default_factory=dict)
+    """By operation: how often it was sent elsewhere, whatever came of it and even if a body is not to see it."""
 
 
 FRESH = Summary()
@@ -59,23 +63,34 @@ def summarise(events: Sequence[Event]) -> Summary:
             note_message(summary, event)
         elif event.type == EventType.DEADLINE_PASSED:
             summary.deadline_passed = True
+        elif event.type == EventType.RUN_FORKED:
+            summary.sent, summary.sendings = {}, {}  # they are the other run's
         elif event.op is not None:
-            if event.type == EventType.STEP_SENT:
-                summary.sent[event.op] = event
-            elif summary.sent and event.type in _STEP_ENDS:
-                summary.sent.pop(event.op, None)
+            _note_step(summary, event.op, event)
     return summary
+
+
+def _note_step(summary: Summary, op: str, event: Event) -> None:
+    if event.type == EventType.STEP_SENT:
+        summary.sent[op] = event
+        summary.sendings[op] = summary.sendings.get(op, 0) + 1
+    elif summary.sent and event.type in _STEP_ENDS:
+        summary.sent.pop(op, None)
 
 
 def effective(events: Sequence[Event]) -> Sequence[Event]:
     """Return a log as a body is to see it.
 
     An upgrade may have dropped what operations recorded from some place on, and may have said what steps recorded
-    before it are called now. Both hold for every later replay, unless the upgrade was taken back.
+    before it are called now. Both hold for every later replay, unless the upgrade was taken back. What a fork's
+    original has sent elsewhere is not executed for the fork.
     """
-    upgrades = [event for event in events if event.type == _UPGRADED]
-    if not upgrades:
+    turns = [event for event in events if event.type in _TURNS]
+    if not turns:
         return events
+    upgrades = [event for event in turns if event.type == _UPGRADED]
+    forked = max((event.seq for event in turns if event.type == EventType.RUN_FORKED), default=0)
+    events = [one for one in events if one.seq > forked or one.type != EventType.STEP_SENT]
     details = {event.seq: _detail(event) for event in upgrades}
     taken_back = {detail.get("reverts") for detail in details.values()}
     for seq, detail in details.items():

@@ -23,7 +23,7 @@ from perdure.runtime.recorder import Recorder
 from perdure.runtime.tape import Tape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
@@ -57,6 +57,8 @@ class ResidentRun:
     """Until when somebody who asked for it wants the run to be nobody's; 0 if nobody asks."""
     replaced_at: int = 0
     """Place of the last event that could not be stored and was replaced."""
+    sendings: Mapping[str, int] = history.FRESH.sendings
+    """By operation: how often it had been sent elsewhere before the run came here."""
     _live: bool = False
     _pumping: bool = False
 
@@ -85,6 +87,7 @@ class ResidentRun:
         if len(events) > 2:  # more than started and claimed
             self._replayed = history.summarise(events)
             self.inbox_seen = self._replayed.consumed
+            self.sendings = self._replayed.sendings
         try:
             self.arguments = decode_call(self.definition.signature, self.started.input or b"{}", self.execution.codec)
         except Exception as error:  # noqa: BLE001 - sorted out there
@@ -240,9 +243,8 @@ class ResidentRun:
 
     def _recall(self) -> None:
         """Ask for the end of steps elsewhere that were given up, it may be, as the run's last worker ended."""
-        for op, sent in self._replayed.sent.items():
-            if op not in self.execution.pending:
-                self.attempts.errands.recall(sent)
+        for sent in self._replayed.sent.values():
+            self.attempts.errands.recall(sent)
 
     def look_at_inbox(self) -> None:
         """Fetch the messages that wait; meanwhile nothing starts."""

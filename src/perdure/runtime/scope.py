@@ -10,6 +10,7 @@ from perdure.runtime.recorder import Place
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Mapping
 
     from perdure.kernel.execution import Execution
     from perdure.kernel.kinds.step import StepOperation
@@ -34,6 +35,7 @@ class Owner(Protocol):
     tape: Tape
     gone: bool
     leaving: bool
+    sendings: Mapping[str, int]
 
     def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
         """Answer a step that is not recorded."""

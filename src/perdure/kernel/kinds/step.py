@@ -137,6 +137,8 @@ class StepOperation(Operation):
             self.sent = None
         elif event.type == EventType.STEP_SENT:
             self.sent = sent_by(event)
+        elif event.type == EventType.STEP_CANCELLED:  # and yet wanted: see `NOTES`
+            self.sent = None
 
 
 class _Step:

@@ -1,0 +1,21 @@
+"""Stores for steps that are executed elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.elsewhere.flows import broken, calls, gates, keys
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    for one in (calls, keys, gates, broken):
+        one.clear()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "memory":
+        return "sqlite:///:memory:"
+    found: str = request.getfixturevalue("tmp_db")
+    return found
