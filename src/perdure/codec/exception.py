@@ -40,6 +40,9 @@ TRACEBACK: Final = "__perdure_traceback__"
 MOST_TEXT: Final = 64 * 1024
 """Characters of a message, a traceback, or one attribute."""
 
+_MARK: Final = 48
+"""Characters that are left for the mark where a text was cut."""
+
 _MOST_NODES: Final = 64
 _MOST_DEPTH: Final = 16
 _MOST_ATTRIBUTES: Final = 64
@@ -152,10 +155,10 @@ def traceback_of(error: BaseException) -> str:
 
 
 def cut(text: str, most: int = MOST_TEXT) -> str:
-    """Return a text of at most about ``most`` characters: its head, a mark, its tail."""
+    """Return a text of at most ``most`` characters: its head, a mark, its tail. What was cut is not cut again."""
     if len(text) <= most:
         return text
-    half = most // 2
+    half = (most - _MARK) // 2
     mark = f"\n... [{len(text) - 2 * half:,} characters cut] ...\n"
     return text[:half] + mark + text[-half:]
 
