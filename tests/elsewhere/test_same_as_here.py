@@ -78,7 +78,8 @@ VALUES: dict[str, Any] = {
 
 @step(name="media.fail", retry=Retry(attempts=1))
 async def fail(kind: str) -> None:
-    raise FAILURES[kind]()
+    error = FAILURES[kind]()
+    raise error
 
 
 @step(name="media.give")
@@ -119,7 +120,7 @@ async def beat() -> int:
 async def failing(kind: str) -> list[Any]:
     try:
         await fail(kind)
-    except Exception as error:  # noqa: BLE001 - whatever comes is compared
+    except Exception as error:
         return _told(error)
     return []
 
@@ -127,8 +128,9 @@ async def failing(kind: str) -> list[Any]:
 def _told(error: BaseException) -> list[Any]:
     inner = [_told(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
     cause = None if error.__cause__ is None else _told(error.__cause__)
-    held = {name: str(value) for name, value in vars(error).items() if not name.startswith("__")}
-    text = str(error).replace("'r:0'", "'r'")  # an error says where the step was executed
+    # An error says where the step was executed.
+    held = {name: str(value).replace("r:0", "r") for name, value in vars(error).items() if not name.startswith("__")}
+    text = str(error).replace("'r:0'", "'r'")
     return [type(error).__name__, text, inner, cause, held, len(getattr(error, "__notes__", []))]
 
 
@@ -150,7 +152,7 @@ async def refused() -> list[str]:
     for call in (lambda: accept(open), closed):
         try:
             await call()
-        except Exception as error:  # noqa: BLE001 - whatever comes is compared
+        except Exception as error:
             found.append(type(error).__name__)
     return found
 
