@@ -131,15 +131,15 @@ class Application:
         publish(self.url, folder, version)
         return folder
 
-    def worker(self, folder: Path, *, lease: str = "2s", **environment: str) -> Child:
-        """Start a worker on what is in a folder."""
+    def worker(self, folder: Path, *options: str, lease: str = "2s", **environment: str) -> Child:
+        """Start a worker on what is in a folder, with further options of the command."""
         env = {
             "PYTHONPATH": os.pathsep.join([str(folder), SRC]), "LEDGER": str(self.ledger), "GATE": str(self.gate),
             "XDG_CACHE_HOME": str(self.tmp / "cache"), **environment,
         }  # fmt: skip
         return self._spawn(
             sys.executable, "-m", "perdure", "worker", "shop.flow", "--db", self.url, "--lease", lease, "--grace", "1s",
-            env=env, folder=folder,
+            *options, env=env, folder=folder,
         )  # fmt: skip
 
     def lines(self) -> list[str]:
