@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Status
+from perdure import Status, StoreUnavailable
+from perdure.runtime import closing, errands
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
 from tests.elsewhere.flows import (
@@ -120,3 +121,53 @@ async def test_a_worker_that_stops_as_the_step_ends_loses_no_wake_up(
         await seen(run, "step_returned")
     async with engine_on(tmp_db) as engine:
         assert await engine.get("r").result(timeout=10) == "M!"
+
+
+async def test_a_database_that_is_away_as_the_step_ends_loses_no_wake_up(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = threading.Event()
+    for store in (MemoryStore, SqliteStore):
+        monkeypatch.setattr(store, "get", unless(away, store.get))
+    gates["M"] = asyncio.Event()
+    async with engine_on(url, evict_after="20ms") as engine:
+        run = await engine.start(one, "M", id="r")
+        await until(run, Status.WAITING)
+        away.set()
+        gates["M"].set()
+        await asyncio.sleep(0.5)
+        away.clear()
+        assert await run.result(timeout=10) == "M!"
+
+
+def unless(away: threading.Event, look: Any) -> Any:
+    def get(store: Any, run_id: str) -> Any:
+        if away.is_set():
+            text = "it is away"
+            raise StoreUnavailable(text)
+        return look(store, run_id)
+
+    return get
+
+
+async def test_whoever_hears_nothing_looks_by_himself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "LOOK_US", 300_000)
+    monkeypatch.setattr(closing, "report", lambda *_: None)
+    gates["M"] = asyncio.Event()
+    async with engine_on(url, evict_after="20ms") as engine:
+        run = await engine.start(one, "M", id="r")
+        await until(run, Status.WAITING)
+        gates["M"].set()
+        assert await run.result(timeout=10) == "M!"
+        assert "step_returned" not in await types(run)
+
+
+async def test_whoever_waits_gives_his_place_in_the_queue_up(url: str) -> None:
+    gates["M"] = gates["N"] = asyncio.Event()
+    async with engine_on(url, evict_after="20ms") as engine:
+        await engine.queue("default").set(concurrency=1)
+        runs = [await engine.start(one, film, id=film) for film in ("M", "N")]
+        for film in ("M", "N"):
+            await until(engine.get(f"{film}:0"), Status.RUNNING)
+        gates["M"].set()
+        assert [await run.result(timeout=10) for run in runs] == ["M!", "N!"]
