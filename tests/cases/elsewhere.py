@@ -32,6 +32,12 @@ async def held(name: str) -> str:
     return name
 
 
+@perdure.step(name="media.once", mode="at_most_once")
+async def once(name: str) -> str:
+    note()
+    return name
+
+
 @perdure.step
 async def file_away(film: int) -> int:
     note(value=film)
@@ -58,3 +64,8 @@ async def race(name: str) -> str:
             return await held(name)
     except TimeoutError:
         return f"{name} is late: {await file_away(1)}"
+
+
+@perdure.workflow
+async def risk(name: str) -> str:
+    return await once(name)

@@ -209,3 +209,16 @@ async def test_a_run_that_was_parked_between_tells_its_caller_in_the_end(world: 
         assert await run.result(timeout=20) == "a"
         last.destroy()
     assert verify(world.url).sound
+
+
+async def test_an_at_most_once_step_whose_worker_dies_is_known_to_be_interrupted(world: World) -> None:
+    worker(world, "D", "default")
+    async with world.client(elsewhere) as engine:
+        run = await engine.start(elsewhere.risk, "a", id="r")
+        worker(world, "S1", "slow", fault="kill before step_completed", wait=False).finish()
+        worker(world, "S2", "slow")
+        with pytest.raises(perdure.RunFailed) as failed:
+            await run.result(timeout=20)
+        assert isinstance(failed.value.__cause__, perdure.StepInterrupted)
+    assert world.ledger.count("media.once") == 1
+    assert verify(world.url).sound

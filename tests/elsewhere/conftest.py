@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.elsewhere.flows import broken, calls, gates, keys
+from tests.elsewhere.flows import broken, calls, gates, keys, lifted
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     for one in (calls, keys, gates, broken):
         one.clear()
+    lifted.clear()
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -19,6 +20,7 @@ calls: list[str] = []
 keys: list[str] = []
 gates: dict[str, asyncio.Event] = {}
 broken: set[str] = set()
+lifted = threading.Event()
 
 
 class Torn(Exception):
@@ -68,6 +70,25 @@ async def slow(film: str) -> str:
     return film
 
 
+@step(name="media.held")
+def held(film: str) -> str:
+    calls.append(film)
+    assert lifted.wait(20)
+    return film
+
+
+@step(name="media.quick", durability="none")
+async def quick(film: str) -> str:
+    calls.append(film)
+    return film
+
+
+@step(name="media.early", durability="ahead")
+async def early(film: str) -> str:
+    calls.append(film)
+    return film
+
+
 @step
 async def near(text: str) -> str:
     calls.append(text)
@@ -82,6 +103,17 @@ async def one(film: str) -> str:
 @workflow
 def sync_one(film: str) -> list[Any]:
     return [cut(film, 3), cut(film)]
+
+
+@workflow
+def sync_held(film: str) -> str:
+    return held(film) + held(film)
+
+
+@workflow
+async def mixed(film: str) -> list[str]:
+    """Do steps that are not recorded, or later, beside others."""
+    return [await quick(film), await early(film), await near(film), await encode(film), await early(film)]
 
 
 @workflow
@@ -140,7 +172,20 @@ async def at_last(film: str) -> str:
         return "late"
 
 
-FLOWS: list[Any] = [one, sync_one, many, grouped, caught, with_flaky, with_once, with_slow, told, at_last]
+FLOWS: list[Any] = [
+    one,
+    sync_one,
+    sync_held,
+    mixed,
+    many,
+    grouped,
+    caught,
+    with_flaky,
+    with_once,
+    with_slow,
+    told,
+    at_last,
+]
 
 
 @asynccontextmanager

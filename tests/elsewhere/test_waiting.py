@@ -20,8 +20,11 @@ from tests.elsewhere.flows import (
     gates,
     grouped,
     keys,
+    lifted,
+    mixed,
     one,
     seen,
+    sync_held,
     told,
     types,
     until,
@@ -171,3 +174,20 @@ async def test_whoever_waits_gives_his_place_in_the_queue_up(url: str) -> None:
             await until(engine.get(f"{film}:0"), Status.RUNNING)
         gates["M"].set()
         assert [await run.result(timeout=10) for run in runs] == ["M!", "N!"]
+
+
+async def test_a_body_on_a_thread_leaves_and_comes_back(url: str) -> None:
+    async with engine_on(url, evict_after="20ms") as engine:
+        run = await engine.start(sync_held, "M", id="r")
+        await until(run, Status.WAITING)
+        lifted.set()
+        assert await run.result(timeout=10) == "MM"
+    assert calls == ["M", "M"]
+
+
+async def test_a_step_that_is_not_recorded_stays_with_its_run(url: str) -> None:
+    async with engine_on(url) as engine:
+        run = await engine.start(mixed, "M", id="r")
+        assert await run.result(timeout=10) == ["M", "M", "M", "M!", "M"]
+        names = [event.name for event in await run.history() if event.type == "step_sent"]
+        assert names == ["media.early", "media.encode", "media.early"]

@@ -34,6 +34,7 @@ async def test_a_run_goes_on_as_another_version_with_the_step_that_was_sent_befo
         plan = await engine.upgrades.plan(ids=["o-1"], to="1.4.0")
         (done,) = await engine.upgrades.apply(plan, reason="newer")
         assert done.outcome == "applied", str(done)
+        assert (await engine.check("o-1:1", to="1.4.0")).is_safe
         shop.worker(new, *ROUTES)
         shop.worker(shop.tmp / "1.3.0", "--queue", "slow", *ROUTES)
         shop.gate.touch()
