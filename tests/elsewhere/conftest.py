@@ -14,7 +14,7 @@ def fresh() -> None:
     lifted.clear()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=[pytest.param("memory", marks=pytest.mark.nightly), "sqlite"])
 def url(request: pytest.FixtureRequest) -> str:
     if request.param == "memory":
         return "sqlite:///:memory:"

@@ -17,15 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.codec.base import Codec, open_chain
-from perdure.codec.exception import (
-    MOST_TEXT,
-    TRACEBACK,
-    cut,
-    decode_exception,
-    encode_exception,
-    read_failure,
-    traceback_of,
-)
+from perdure.codec.exception import TRACEBACK, decode_exception, encode_exception, read_failure, traceback_of
 from perdure.codec.json import JsonCodec
 from perdure.errors import IdConflict, PerdureError, RunFailed, StepFailed, StepTimedOut
 
@@ -397,10 +389,3 @@ def test_any_text_and_arguments_come_back(text: str, args: list[Any]) -> None:
     error = again(original)
     assert repr(error.args) == repr(original.args)
     assert read_failure(encode_exception(original, plain), plain).message == str(original)
-
-
-def test_a_text_that_was_cut_is_not_cut_again() -> None:
-    for length in (MOST_TEXT + 1, 10**6):
-        once = cut("x" * length)
-        assert len(once) <= MOST_TEXT
-        assert cut(once) == once

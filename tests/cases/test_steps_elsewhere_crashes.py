@@ -19,6 +19,7 @@ from tests.cases.ledger import flag
 from tests.process import Child
 
 CONCURRENCY = 8
+STORES = ["sqlite", "postgres", "mariadb"]
 MODULES = ("tests.cases.elsewhere",)
 
 
@@ -75,16 +76,17 @@ async def storm(world: World, runs: int, kills: int) -> None:
 
 @pytest.mark.parametrize("world", ["sqlite"], indirect=True)
 async def test_workers_on_both_sides_die(world: World) -> None:
-    await storm(world, 30, 4)
+    await storm(world, 24, 3)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("world", ["sqlite", "postgres", "mariadb"], indirect=True)
+@pytest.mark.parametrize("world", STORES, indirect=True)
 async def test_workers_on_both_sides_die_all_the_time(world: World) -> None:
     await storm(world, 300, 25)
 
 
-@everywhere
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", STORES, indirect=True)
 async def test_each_queue_has_a_worker_of_its_own_and_the_caller_leaves_memory_meanwhile(world: World) -> None:
     worker(world, "D", "default", evict_after="0.1s")
     worker(world, "S", "slow")
@@ -99,7 +101,8 @@ async def test_each_queue_has_a_worker_of_its_own_and_the_caller_leaves_memory_m
         assert {entry.worker for entry in world.ledger.entries("media.held")} == {"S"}
 
 
-@everywhere
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", STORES, indirect=True)
 async def test_the_callers_worker_dies_while_it_waits(world: World) -> None:
     first = worker(world, "D1", "default")
     worker(world, "S", "slow")
@@ -194,6 +197,8 @@ async def test_routes_that_are_gone_concern_what_is_asked_for_from_then_on(world
     assert verify(world.url).sound
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("world", STORES, indirect=True)
 async def test_a_run_that_was_parked_between_tells_its_caller_in_the_end(world: World) -> None:
     worker(world, "D", "default", evict_after="0.1s")
     async with world.client(elsewhere) as engine:
