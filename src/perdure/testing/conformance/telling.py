@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.model.run import Message
 from perdure.model.status import EventType
-from perdure.model.write import COMMITTED, Append, Closed, Conflict, Failed, Missing
+from perdure.model.write import COMMITTED, Append, Blocked, Closed, Committed, Conflict, Failed, Missing
 from perdure.testing.author import Author
 from perdure.testing.conformance.contract import SECOND, Contract, accept, claim, commit, enlist, row_of, running
 
@@ -32,6 +33,14 @@ def telling(append: Append, run_id: str, kind: str = "returned", detail: bytes |
 def told(store: Store, run_id: str) -> list[tuple[int, bytes | None]]:
     """Return number and detail of the messages that wait for a run."""
     return [(one.n, one.detail) for one in store.inbox(run_id)]
+
+
+def persist(store: Store, writes: list[Write]) -> None:
+    """Commit writes as a writer does: what is blocked by somebody else is tried again."""
+    while writes:
+        outcomes = commit(store, *writes)
+        assert {type(outcome) for outcome in outcomes} <= {Committed, Blocked}
+        writes = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, Blocked)]
 
 
 class TellingContract(Contract):
@@ -234,3 +243,29 @@ class TellingContract(Contract):
         accept(store, telling(mine.completed(), "caller"))
         accept(second, telling(theirs.completed(), "caller"))
         assert [n for n, _ in told(store, "caller")] == [1, 2]
+
+    def test_two_processes_change_what_the_other_one_tells(self, store: Store, second: Store) -> None:
+        sides = [[running(store, f"{side}-{n}") for n in range(8)] for side in "ab"]
+        failures: list[BaseException] = []
+
+        def work(handle: Store, mine: list[Author], theirs: list[Author]) -> None:
+            try:
+                for _ in range(5):
+                    pairs = zip(mine, reversed(theirs), strict=True)
+                    rests = [(one.move(EventType.RUN_WAITING, wake_at=one.at), other.run_id) for one, other in pairs]
+                    persist(handle, [*(telling(*rest) for rest in rests), *(one.claimed() for one in mine)])
+            except BaseException as error:  # noqa: BLE001 - told by the test
+                failures.append(error)
+
+        threads = [
+            threading.Thread(target=work, args=(handle, *pair))
+            for handle, pair in ((store, sides), (second, sides[::-1]))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        for author in (*sides[0], *sides[1]):
+            assert [n for n, _ in told(store, author.run_id)] == list(range(1, 6))
+            assert row_of(store, author.run_id).status == "running"
