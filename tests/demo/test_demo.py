@@ -42,7 +42,6 @@ def demo(spawn: Spawner, temporary: Path, *options: str) -> Child:
     return spawn.python(PERDURE, "demo", *options, env={"TMPDIR": str(temporary)})
 
 
-@pytest.mark.serial
 def test_every_order_happens_once_although_workers_are_killed(spawn: Spawner, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     ended = demo(spawn, tmp_path / "tmp", "--json", "--orders", "80", "--seed", "5", "--dir", str(kept)).finish(80)
@@ -67,7 +66,6 @@ def test_every_order_happens_once_although_workers_are_killed(spawn: Spawner, tm
     assert not processes_with(str(tmp_path / "tmp"))
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupt_leaves_no_process_and_no_folder_behind(
     spawn: Spawner, tmp_path: Path, number: signal.Signals

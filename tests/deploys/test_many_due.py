@@ -34,7 +34,6 @@ async def order() -> list[list[str]]:
 """
 
 
-@pytest.mark.serial
 @pytest.mark.timeout(240)
 async def test_twenty_versions_are_due_at_once_and_all_advance_with_two_hosts(
     tmp_path: Path, tmp_db: str, spawn: Spawner

@@ -36,7 +36,6 @@ def test_the_examples_of_a_page_run(spawn: Spawner, tmp_path: Path, page: Path) 
     assert result.code == 0, result.err
 
 
-@pytest.mark.serial
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize("page", NARRATIVE, ids=name_of)
 def test_what_a_page_types_gives_what_it_shows(spawn: Spawner, tmp_path: Path, page: Path) -> None:

@@ -45,7 +45,6 @@ async def until_recorded(db: Path, run_id: str, event: str) -> None:
     raise AssertionError(f"{event} was not recorded")
 
 
-@pytest.mark.serial
 async def test_the_example_survives_kill_9(spawn: Spawner, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(example(), "utf-8")
     first = spawn(sys.executable, "shop.py", folder=tmp_path)

@@ -24,7 +24,6 @@ from tests.servers.postgres import USER
 PROGRAM = Path(own_worker.__file__)
 DIALECTS = {"postgres": "postgresql", "mariadb": "mysql"}
 servers = pytest.mark.parametrize("kind", DIALECTS)
-pytestmark = pytest.mark.serial
 
 
 @pytest.fixture

@@ -36,7 +36,6 @@ HELD = {
 }  # fmt: skip
 
 
-@pytest.mark.serial
 def test_every_figure_is_taken_and_nothing_is_left(tmp_path: Path) -> None:
     told: list[str] = []
     taken = list(bench(tmp_path, SMALL, list(ALL), told.append))
@@ -135,7 +134,6 @@ def test_what_cannot_be_measured_is_refused_in_one_line(spawn: Spawner, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.serial
 @pytest.mark.parametrize("as_json", [True, False])
 def test_the_command_prints_a_table_or_one_document(spawn: Spawner, tmp_path: Path, as_json: bool) -> None:
     options = ["--runs", "10", "--rounds", "1", "--only", "steps", *(["--json"] if as_json else [])]
@@ -154,7 +152,6 @@ def test_the_command_prints_a_table_or_one_document(spawn: Spawner, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.serial
 def test_an_interrupted_measurement_leaves_nothing(spawn: Spawner, tmp_path: Path) -> None:
     child = spawn.python(PERDURE, "bench", "--db", f"sqlite:///{tmp_path}/x.db")
     while not list(tmp_path.glob("perdure-bench-*/floor.db")):

@@ -13,7 +13,6 @@ from perdure.errors import UsageError
 from tests.perf.test_bench import HELD, SMALL
 from tests.servers.fixtures import Database, Servers
 
-pytestmark = pytest.mark.serial
 FIGURES = ["steps", "sequence", "latency", "starts", "workers"]
 HELD_HERE = HELD | {"two workers, to one"}
 """A second worker is there for speed only where the database is a server."""

@@ -80,6 +80,9 @@ class StepRun(WorkflowDefinition):
         if found is None or found.name != self._step_name:
             there = "nothing" if found is None else f"step {found.name!r}"
             text = f"the run executes step {self._step_name!r}, and the code has {there} at {self._place}"
+            module = self._place.partition(":")[0]
+            if module and module not in sys.modules:
+                text += f"; the workflow's module does not import {module} where it begins"
             raise Diverged(text, expected=f"step {self._step_name!r}", found=there)
         return found
 

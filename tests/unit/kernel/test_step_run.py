@@ -102,6 +102,12 @@ def test_a_step_that_is_not_there_any_more_is_a_divergence(place: str, name: str
         _ = body.signature
 
 
+def test_a_module_that_only_a_body_imports_is_named() -> None:
+    body = StepRun(flow.definition, started(Caller("order-7", "2", "lazy_films:encode")))
+    with pytest.raises(Diverged, match="the workflow's module does not import lazy_films where it begins"):
+        _ = body.signature
+
+
 def test_its_body_is_one_call_of_the_step_with_the_steps_own_types() -> None:
     body = StepRun(flow.definition, started(Caller("order-7", "2", ":encode")))
     assert body.signature is encode.definition.signature
