@@ -187,4 +187,14 @@ MUTANTS = (
         "broken = _broken(run_id, events, skip=skip)", "broken = None",
         "tests/store/sqlite/test_commit.py::test_a_log_that_was_tampered_with_is_not_read",
     ),
+    Mutant(
+        "nobody is told that a step elsewhere has ended", "store/sqlite/batch.py",
+        "if change.tell is not None:", "if False:",
+        f"{_STORES}::test_an_append_puts_its_message_into_the_inbox_of_the_other_run[sqlite]",
+    ),
+    Mutant(
+        "the key of a step says where it is executed", "kernel/kinds/step.py",
+        'f"{self.run.run_id}:{self.id}" if caller is None else caller.key', 'f"{self.run.run_id}:{self.id}"',
+        "tests/elsewhere/test_same_as_here.py::test_arguments_and_what_a_step_knows_of_itself",
+    ),
 )  # fmt: skip

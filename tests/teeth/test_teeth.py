@@ -19,7 +19,8 @@ FEWEST = 20
 
 def run(spawn: Spawner, source: Path, *tests: str) -> Finished:
     """Run tests against the package below ``source``."""
-    options = ("-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
+    # How a failure is shown is of no interest, and to rewrite the tests for it takes more than half of the time.
+    options = ("-q", "-x", "--assert=plain", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist")
     path = ":".join([str(source), str(ROOT)])
     child = spawn(sys.executable, "-m", "pytest", *options, *tests, env={"PYTHONPATH": path}, folder=ROOT)
     return child.finish(80)
