@@ -58,6 +58,10 @@ FEATURES: dict[str, Cells] = {
     "Guards of the application's writes": everywhere("tests/guard/test_once.py"),
     "Guards under duplicates, re-runs and kills": everywhere("tests/guard/storm/test_storm.py"),
     "Transactional steps": everywhere("tests/guard/test_transactional.py"),
+    "Steps on other queues, under limits": everywhere("tests/cases/test_steps_elsewhere.py"),
+    "Steps on other queues, under kills": everywhere(
+        "tests/cases/test_steps_elsewhere_crashes.py", "test_the_callers_worker_dies"
+    ),
     "Transactional steps in the engine's own database: one commit; refused on a file": {
         "sqlite": ("tests/guard/test_transactional.py", "test_the_engines_own_file"),
         "postgres": ("tests/guard/test_own_database.py", "test_"),
