@@ -20,7 +20,7 @@ from tests.process import Child, Spawner
 PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
 
 WORK = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from perdure.model.event import tail_of
 from perdure.model.write import COMMITTED
@@ -31,6 +31,8 @@ path, me, commits = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 store = SqliteStore(path, StoreOptions())
 store.open()
 os.write(1, b"ready\\n")
+while not path.with_name("go").exists():
+    time.sleep(0.0001)
 shared = [Author(f"shared-{n}", store.now()) for n in range(3)]
 own = 0
 for n in range(commits):
@@ -97,6 +99,9 @@ def test_processes_that_write_one_file_lose_nothing(tmp_path: Path, spawn: Spawn
     prepared(path)
     children = {f"p{n}": spawn.python(WORK, str(path), f"p{n}", "300", env=PATHS) for n in range(2)}
     for child in children.values():
+        child.expect("ready")
+    path.with_name("go").touch()  # on a fast disk the first would have ended before the second is there
+    for child in children.values():
         assert child.finish(30).code == 0, child.err
     taken, refused = verify(path, {me: child.out for me, child in children.items()})
     assert taken + refused == 2 * 300 * 3
@@ -108,6 +113,7 @@ def test_processes_that_write_one_file_lose_nothing(tmp_path: Path, spawn: Spawn
 def test_processes_killed_at_any_moment_lose_nothing(tmp_path: Path, spawn: Spawner) -> None:
     path = tmp_path / "runs.db"
     prepared(path)
+    path.with_name("go").touch()
     steady = spawn.python(WORK, str(path), "steady", "200", env=PATHS)
     steady.expect("ready")
     seed = random.randrange(2**32)

@@ -122,3 +122,16 @@ async def test_what_is_refused_by_the_log_is_rolled_back(database: Database) -> 
     schema = "perdure." if "postgres" in database.url else ""
     assert database.execute(f"select seq from {schema}event order by seq") == [(1,), (2,), (3,)]
     assert database.execute("select what from ledger") == []
+
+
+@servers
+async def test_a_step_on_another_queue_commits_with_its_record_there(database: Database) -> None:
+    async with perdure.Engine(
+        database.url, [flow], queues=["default", "slow"], routes={"take": "slow"}, poll="50ms"
+    ) as engine:
+        run = await engine.start(flow, "teapot", id="run-1")
+        result = await asyncio.wait_for(run.result(), 15)
+        events = [event.type for event in await run.history()]
+        elsewhere = [event.type for event in await engine.get("run-1:0").history()]
+    assert events.count("step_sent") == elsewhere.count("step_completed") == 1
+    check(database, result, events)
