@@ -88,6 +88,17 @@ def tree(pid: int) -> Iterator[int]:
             yield from tree(int(word))
 
 
+def stands_still(pid: int) -> bool:
+    """Say whether every thread of a process is stopped, or gone."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                state = (task / "stat").read_text("utf-8", "replace").rpartition(") ")[2][:1]
+                if state not in "TtZX":
+                    return False
+    return True
+
+
 class Server(ABC):
     """One server and its folder. A subclass says how its kind is set up, started and asked."""
 
@@ -172,8 +183,14 @@ class Server(ABC):
         self.start()
 
     def pause(self) -> None:
-        """Freeze every process of the server. Its connections stay, and nothing answers."""
+        """Freeze every process of the server. Its connections stay, and nothing answers once this returns."""
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(stands_still(pid) for pid in tree(self.pid)):  # a thread on another processor goes on for a while
+            if time.monotonic() > deadline:
+                message = "the server does not stand still"
+                raise ServerError(message)
+            time.sleep(LOOK_S / 10)
 
     def resume(self) -> None:
         """Let a frozen server go on."""
