@@ -13,6 +13,7 @@ from perdure.store.base import StoreOptions, open_store
 from tests.process import Child, Spawner
 from tests.servers.fixtures import KINDS, Database, Servers
 
+pytestmark = pytest.mark.serial
 PROGRAM = """
 import asyncio, sys
 import perdure
