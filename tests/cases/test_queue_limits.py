@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,14 +52,6 @@ def fresh() -> None:
     ended.clear()
     gates.clear()
     created.clear()
-
-
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/case.db"
-    place: str = request.getfixturevalue("new_database")(request.param).url
-    return place
 
 
 def engine(url: str, queues: Sequence[Any], **options: Any) -> perdure.Engine:

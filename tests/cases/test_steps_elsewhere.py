@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,14 +53,6 @@ async def pair() -> list[int]:
 def fresh() -> None:
     began.clear()
     ended.clear()
-
-
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/case.db"
-    place: str = request.getfixturevalue("new_database")(request.param).url
-    return place
 
 
 def engine(url: str, queues: Sequence[Any], **options: Any) -> perdure.Engine:

@@ -60,8 +60,8 @@ class StepRun(WorkflowDefinition):
 
     def __init__(self, workflow: WorkflowDefinition, started: Event) -> None:
         super().__init__(self._call, workflow.name, workflow.semver, workflow.extent)
+        self.caller: Caller = _caller(started)
         self._step_name = str(started.name)
-        self._place = msgspec.json.decode(started.detail or b"", type=_Detail).step_of.place
         self._workflow = workflow
 
     @cached_property
@@ -76,11 +76,12 @@ class StepRun(WorkflowDefinition):
 
     @cached_property
     def _step(self) -> AsyncStep[..., Any] | SyncStep[..., Any]:
-        found = _at(self._place, self._workflow)
+        place = self.caller.place
+        found = _at(place, self._workflow)
         if found is None or found.name != self._step_name:
             there = "nothing" if found is None else f"step {found.name!r}"
-            text = f"the run executes step {self._step_name!r}, and the code has {there} at {self._place}"
-            module = self._place.partition(":")[0]
+            text = f"the run executes step {self._step_name!r}, and the code has {there} at {place}"
+            module = place.partition(":")[0]
             if module and module not in sys.modules:
                 text += f"; the workflow's module does not import {module} where it begins"
             raise Diverged(text, expected=f"step {self._step_name!r}", found=there)
@@ -94,7 +95,16 @@ def caller_of(started: Event) -> Caller | None:
     """Return whose step a run executes that begins with this event; None for a run of a workflow."""
     if started.kind != StepOperation.kind or started.type != EventType.RUN_STARTED:
         return None
+    return _caller(started)
+
+
+def _caller(started: Event) -> Caller:
     return msgspec.json.decode(started.detail or b"", type=_Detail).step_of
+
+
+def executed_by(workflow: WorkflowDefinition, started: Event) -> WorkflowDefinition:
+    """Return what a run of a workflow executes that begins with this event: the workflow, or one step of its code."""
+    return workflow if caller_of(started) is None else StepRun(workflow, started)
 
 
 def detail_of(caller: Caller, *, is_bound: bool) -> bytes:

@@ -22,7 +22,7 @@ from perdure.kernel.frozen import NOTHING, Frozen
 from perdure.kernel.kinds.step import StepOperation
 from perdure.kernel.loop import Spinning
 from perdure.kernel.operation import NOTES
-from perdure.kernel.step_run import StepRun, caller_of
+from perdure.kernel.step_run import StepRun, executed_by
 from perdure.model.run import RunRow
 from perdure.model.status import EventType
 from perdure.replay import ending
@@ -79,9 +79,8 @@ def check(history: History, code: Code, patience_s: float = PATIENCE_S) -> Findi
         code: what it is checked against.
         patience_s: how long a sync body may take between two operations.
     """
-    started = history.events[0] if history.events else None
-    if started is not None and caller_of(started) is not None:
-        code = code._replace(workflow=StepRun(code.workflow, started))
+    if history.events:
+        code = code._replace(workflow=executed_by(code.workflow, history.events[0]))
     collects = gc.isenabled()
     gc.disable()  # what the collector finalizes is not the body's doing
     replay = _Replay(history, code, patience_s)
@@ -123,7 +122,8 @@ class _Replay:
         if definition.is_async:
             rehearsal = Rehearsal(history.run_id, self._body, self.code.codec, self.code.steps, row)
             rehearsal.frozen = self.code.frozen
-            rehearsal.caller = caller_of(history.events[0]) if history.events else None
+            if isinstance(definition, StepRun):
+                rehearsal.caller = definition.caller
             return rehearsal
         loop: Any = self  # all that a bridge asks of a loop is `call_soon_threadsafe`
         bridge = Bridge(self._body_on_its_thread, loop, self._hold)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,13 +24,11 @@ from perdure.model.event import EMPTY_TAIL, Draft, seal
 from perdure.model.run import CANCEL, RETURNED, Message, RunRow, Tombstone
 from perdure.model.status import TERMINAL, EventType, Status
 from perdure.model.write import Create, Existing, Failed, Send
+from perdure.runtime.connection import Answer
 from perdure.runtime.ids import uuid7
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from perdure.model.event import Event
-    from perdure.model.write import Outcome
     from perdure.runtime.attempt import Attempts
 
 logger: logging.Logger = logging.getLogger("perdure.step")
@@ -202,9 +199,9 @@ class Errands:
             create = self._create(operation, sent)
         except Exception as error:  # noqa: BLE001 - an argument may fail to be stored in any way
             return error
-        future: asyncio.Future[Outcome] = host.loop.create_future()
-        host.writer.submit(create, _Answer(partial(_set, future)))
-        outcome = await future
+        answer = Answer(host.loop)
+        host.writer.submit(create, answer)
+        outcome = await answer.future
         if isinstance(outcome, Failed):
             return outcome.error
         if isinstance(outcome, Existing):
@@ -287,25 +284,9 @@ class Errands:
         host = self._attempts.run.host
         facts = {"actor": f"run {self._attempts.run.id}", "reason": GIVEN_UP, "request": uuid7()}
         message = Message(run_id, 0, CANCEL, host.now(), msgspec.json.encode(facts))
-        host.writer.submit(Send(message), _Answer(lambda _: host.on_message(run_id)))
-
-
-class _Answer:
-    """Waits for one write."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[[Outcome], object]) -> None:
-        self._call = call
-
-    def settled(self, write: Any, outcome: Outcome) -> None:  # noqa: ARG002 - there is only one
-        """Take the writer's answer."""
-        self._call(outcome)
-
-
-def _set(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+        answer = Answer(host.loop)
+        answer.future.add_done_callback(lambda _: host.on_message(run_id))
+        host.writer.submit(Send(message), answer)
 
 
 def report(caller: Caller, run_id: str, now: int) -> Message:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import SourceChangedOnDisk
 from perdure.kernel.execution import Execution
-from perdure.kernel.step_run import StepRun, caller_of
+from perdure.kernel.step_run import StepRun, executed_by
 from perdure.model.status import TERMINAL, Status
 from perdure.runtime.bridge import Bridge
 from perdure.runtime.carried import NOTHING, Carried, frozen
@@ -141,11 +141,8 @@ class Host:
 
     def build(self, run: Guest) -> Execution:
         """Make the body of a run, not yet begun."""
-        workflow = definition = self.workflows[run.row.workflow]
-        caller = caller_of(run.started)
-        if caller is not None:
-            definition = StepRun(workflow, run.started)
-        run.definition = definition
+        workflow = self.workflows[run.row.workflow]
+        definition = run.definition = executed_by(workflow, run.started)
         function = definition.function
         if definition.is_async:
 
@@ -155,8 +152,8 @@ class Host:
 
             execution = Execution(run.id, main, self.codec, self.steps, run.row)
             execution.frozen = self.frozen(workflow)
-            if caller is not None:
-                execution.caller = caller
+            if isinstance(definition, StepRun):
+                execution.caller = definition.caller
             return execution
 
         def body() -> Any:
