@@ -79,3 +79,10 @@ def test_what_cannot_be_set_is_one_clear_line(queued: Shell, which: str) -> None
 @pytest.mark.parametrize("weight", ["other=2", "mail=x"])
 def test_a_weight_is_a_number_for_a_queue_that_is_served(shell: Shell, weight: str) -> None:
     is_one_clear_line(shell("worker", ADD, "--queue", "mail", "--weight", weight), f"--weight {weight}")
+
+
+@pytest.mark.parametrize("route", ["nonsense", "=slow", "media.*="])
+def test_a_route_is_a_pattern_and_a_queue(shell: Shell, route: str) -> None:
+    told = shell("worker", ADD, "--route", route)
+    is_one_clear_line(told, "a queue's name" if route == "media.*=" else f"--route': {route!r} is not of the form")
+    assert not (shell.folder / "runs.db").exists()
