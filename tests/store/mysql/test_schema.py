@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -15,6 +17,7 @@ from perdure.model.write import COMMITTED, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.migrate import migrations, script
 from perdure.store.mysql.address import address
+from perdure.store.mysql.link import Connection
 from perdure.store.mysql.schema import check, problems, server_of
 from perdure.testing.author import Author
 from tests.servers.certificate import Certificate
@@ -263,6 +266,19 @@ def test_encrypted(servers: Servers, certificate: Certificate, tmp_path: Path) -
             try_open(server.url(name, ssl_mode=mode))
     with pytest.raises((StoreUnavailable, UsageError)):
         try_open(server.url(name, ssl_mode="disabled"))
+
+
+def test_connections_that_check_no_certificate_read_them_once(certificate: Certificate, tmp_path: Path) -> None:
+    authority = certificate.save_authority(tmp_path)
+
+    def context(options: str) -> ssl.SSLContext:
+        connection: Any = Connection(**address(f"mysql://h/a{options}").parameters, defer_connect=True)
+        made: ssl.SSLContext = connection.ctx
+        return made
+
+    assert context("") is context("")
+    assert context("").verify_mode is ssl.CERT_NONE
+    assert context(f"?ssl_ca={authority}").verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize(

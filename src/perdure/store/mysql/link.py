@@ -10,7 +10,7 @@ INV-4  While a transaction is open the server waits only seconds for its client,
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pymysql
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
@@ -24,7 +24,8 @@ from perdure.store.server.dialect import LinkLost, Value
 from perdure.store.server.dialect import Result as Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from ssl import SSLContext
 
     from perdure.store.server.clock import ServerClock
 
@@ -41,10 +42,24 @@ else:
 
 
 class Connection(_Connection):
-    """PyMySQL's, with a deadline that can be changed."""
+    """PyMySQL's, with a deadline that can be changed, and one context for all that check no certificate."""
 
     server_status: int
     """Of the last answer."""
+    _unchecked: ClassVar[SSLContext | None] = None
+
+    def _create_ssl_ctx(self, sslp: Mapping[str, Any] | SSLContext) -> SSLContext:
+        """Make the context of TLS.
+
+        Where nothing is asked for, nothing is checked. The driver reads the system's certificates all the same, and
+        for every connection anew, which takes longer than all else that a connection needs.
+        """
+        if sslp or Connection._unchecked is None:
+            made: SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # not in the published types
+            if sslp:
+                return made
+            Connection._unchecked = made
+        return Connection._unchecked
 
     def limit(self, seconds: float) -> None:
         """Give up a call when nothing comes, or can be sent, for so long."""
