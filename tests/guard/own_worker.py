@@ -52,7 +52,7 @@ def connect() -> Any:
     server = {name: place[name] for name in ("host", "port", "user")}
     if place["dialect"] == "postgresql":
         return Postgres.connect(dbname=place["database"], **server)
-    return Mysql(database=place["database"], **server)
+    return Mysql(database=place["database"], ssl_disabled=True, **server)
 
 
 app: perdure.Database[Any] = perdure.Database(connect)

@@ -118,6 +118,8 @@ class Mariadb(Server):
             database=database,
             autocommit=True,
             connect_timeout=10,
+            # Not left to the driver, which reads the system's certificates for each connection, to check none.
+            ssl_disabled=self.tls is None,
             ssl={"check_hostname": False} if self.tls is not None else None,
         )
 

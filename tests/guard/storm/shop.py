@@ -50,7 +50,7 @@ class Shop:
         server = {"host": place["host"], "port": place["port"], "user": place["user"]}
         if place["dialect"] == "postgresql":
             return psycopg.connect(dbname=place["database"], **server)
-        return pymysql.connect(database=place["database"], **server)
+        return pymysql.connect(database=place["database"], ssl_disabled=True, **server)
 
     def execute(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         cursor = self.raw.cursor()

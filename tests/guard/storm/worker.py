@@ -55,7 +55,7 @@ def connect() -> Any:
         case "postgresql":
             return Postgres.connect(dbname=PLACE["database"], **server)
         case _:
-            return Mysql(database=PLACE["database"], **server)
+            return Mysql(database=PLACE["database"], ssl_disabled=True, **server)
 
 
 app: perdure.Database[Any] = perdure.Database(connect)
