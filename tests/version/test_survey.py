@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,18 @@ def test_a_second_survey_parses_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     again = survey(tmp_path, scans=lambda wanted: {sha: kept[sha] for sha in wanted if sha in kept})
     assert again.definitions == first.definitions
     assert again.notices == first.notices
+
+
+def test_however_many_workflows_ask_what_is_kept_is_looked_up_once(tmp_path: Path) -> None:
+    write(tmp_path, shop("from . import a\n", a="", b=""))
+    asked: list[list[str]] = []
+
+    def scans(wanted: Sequence[str]) -> dict[str, Scan]:
+        asked.append(list(wanted))
+        return {}
+
+    found = survey(tmp_path, source(tmp_path), source(tmp_path), source(tmp_path), scans=scans)
+    assert asked == [sorted({file.sha256 for file in found.release.manifest.values()})]
 
 
 def test_nothing_is_imported(tmp_path: Path) -> None:

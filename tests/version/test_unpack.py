@@ -8,13 +8,16 @@ import stat
 import zlib
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from perdure.errors import SnapshotCorrupt, SnapshotTooLarge
 from perdure.version.manifest import Blob, Manifest, ManifestFile, check_sizes, make_blob, path_fault, tree_sha256
+from perdure.version.tree import module_of
 from perdure.version.unpack import unpack
 from tests.version.projects import identity, shop, source, survey, write
 
@@ -223,6 +226,26 @@ def test_compiled_code_is_refused(tmp_path: Path, path: str) -> None:
     stored = Stored(FILES)
     stored.add(path)
     assert_refused(stored, tmp_path, f"{path!a} is compiled code, which no snapshot carries")
+
+
+@given(st.lists(st.text("a.sopyd_é", min_size=1, max_size=9), min_size=1, max_size=3).map("/".join))
+@example("a/.so")
+@example(".so")
+@example(".so.so")
+@example("a/b..so")
+@example(".py")
+@example("a.py.py")
+def test_a_path_is_read_as_pathlib_reads_it(path: str) -> None:
+    parts = path.split("/")
+    if not {".", ".."}.isdisjoint(parts):
+        return
+    native = PurePosixPath(path).suffix.lower() in {".pyc", ".pyo", ".so", ".pyd", ".dll", ".dylib"}
+    assert (path_fault(path) is not None) == native
+    module, is_package = module_of(path)
+    name = ".".join(PurePosixPath(path).with_suffix("").parts)
+    assert not is_package
+    assert module in ((None, name) if path.endswith(".py") else (None,))
+    assert module is not None or not path.endswith(".py") or len(parts) > 1
 
 
 def test_a_file_that_is_a_folder_as_well_is_refused(tmp_path: Path) -> None:

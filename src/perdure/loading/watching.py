@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perdure.errors import SourceChangedOnDisk
 from perdure.loading.guard import within
 from perdure.version.scan import scan
-from perdure.version.tree import SourceFile
+from perdure.version.tree import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -48,9 +48,9 @@ def registered(manifest: Mapping[str, ManifestFile], canonical: Mapping[str, str
     """
     found: dict[str, Registered] = {}
     for path, file in manifest.items():
-        source = SourceFile(path, Path(path), file.size)
-        if source.module is not None and (source.is_package or source.module not in found):
-            found[source.module] = Registered(file.sha256, canonical.get(path))
+        module, is_package = module_of(path)
+        if module is not None and (is_package or module not in found):
+            found[module] = Registered(file.sha256, canonical.get(path))
     return found
 
 

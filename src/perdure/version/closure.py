@@ -110,7 +110,8 @@ class Project:
                     yield beside
 
     def _listed(self, root: Root) -> Root:
-        self.tree.add(root)
+        if not self.tree.add(root):
+            return root
         code = {found.sha256 for found in self.tree.files(root.name).values() if found.module is not None}
         self._known.update(self._lookup(sorted(code - self._known.keys())))
         return root

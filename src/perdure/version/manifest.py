@@ -23,6 +23,8 @@ MOST_FILES: Final = 20_000
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
 _NATIVE: Final = (".pyc", ".pyo", ".so", ".pyd", ".dll", ".dylib")
 _LONGEST_PATH: Final = 500
+_LONGEST_NAME: Final = 255
+_ELSEWHERE: Final = frozenset({"", ".", ".."})
 
 
 class ManifestFile(NamedTuple):
@@ -70,11 +72,15 @@ def tree_sha256(manifest: Manifest) -> str:
 def path_fault(path: str) -> str | None:
     """Return what forbids a path in a snapshot, or None: it may lead to plain files of source and data only."""
     parts = path.split("/")
-    if not path or len(path.encode("utf-8", "replace")) > _LONGEST_PATH or _UNSAFE.search(path):
+    size = len(path.encode("utf-8", "replace"))
+    if not path or size > _LONGEST_PATH or _UNSAFE.search(path):
         return "no plain path"
-    if any(part in ("", ".", "..") or len(part.encode("utf-8", "replace")) > 255 for part in parts):
+    if not _ELSEWHERE.isdisjoint(parts) or (
+        size > _LONGEST_NAME and any(len(part.encode("utf-8", "replace")) > _LONGEST_NAME for part in parts)
+    ):
         return "no relative path inside a snapshot"
-    if PurePosixPath(path).suffix.lower() in _NATIVE or "__pycache__" in parts:
+    # What begins with a dot has no suffix there.
+    if parts[-1][1:].lower().endswith(_NATIVE) or "__pycache__" in parts:
         return "compiled code, which no snapshot carries"
     return None
 

@@ -7,7 +7,7 @@ import importlib.machinery
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from perdure.version.locate import Root, no_source
@@ -36,7 +36,7 @@ class SourceFile:
         self.module: str | None
         self.is_package: bool
         self.is_compiled: bool = path.endswith(_COMPILED)
-        self.module, self.is_package = _module(path)
+        self.module, self.is_package = module_of(path)
         self._data: bytes | None = None
         self._sha256: str | None = None
 
@@ -65,10 +65,12 @@ class SourceFile:
         return self._sha256
 
 
-def _module(path: str) -> tuple[str | None, bool]:
+def module_of(path: str) -> tuple[str | None, bool]:
+    """Return the module that a path inside a snapshot is, or None, and whether it is a package's own file."""
     if not path.endswith(".py"):
         return None, False
-    *folders, name = PurePosixPath(path).with_suffix("").parts
+    *folders, name = path.split("/")  # not by pathlib, which takes most of the time that a project of many files needs
+    name = name.removesuffix(".py") or name
     if name == "__init__" and folders:
         name = folders.pop()
         is_package = True
@@ -125,16 +127,17 @@ class SourceTree:
         self._files: dict[str, dict[str, SourceFile]] = {}
         self._modules: dict[str, SourceFile] = {}
 
-    def add(self, root: Root) -> None:
-        """List the files of a root, unless it is here already."""
+    def add(self, root: Root) -> bool:
+        """List the files of a root, unless it is here already. Return whether they were listed."""
         if root.name in self._roots:
-            return
+            return False
         self._roots[root.name] = root
         files = self._files[root.name] = {found.path: found for found in files_of(root)}
         for found in files.values():
             # As when Python looks for it: a package hides a file of its name.
             if found.module is not None and (found.is_package or found.module not in self._modules):
                 self._modules[found.module] = found
+        return True
 
     def roots(self) -> Iterator[Root]:
         """Give the roots that are here."""
