@@ -148,7 +148,8 @@ class Postgres(Server):
     def new_database(self, template: str = "template1") -> str:
         """Make a database, equal to the template and empty otherwise. Give its name."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"create database {name} template {template}")
+        # As files: by way of the log, which is how it is done else, making and dropping one takes twice the time.
+        self.execute(f"create database {name} template {template} strategy file_copy")
         return name
 
     def drop_database(self, name: str) -> None:
