@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from perdure.version import closure, survey
+from perdure.version import closure, locate, survey, tree
 from tests.process import Spawner, Unprivileged
 
 pytest_plugins = ["tests.servers.fixtures"]
@@ -32,6 +32,16 @@ settings.load_profile("default")
 # Thousands of tests register these very tests as the code of their workflows, each in a database of its own.
 for _module, _name in ((survey, "make_blob"), (closure, "scan")):
     setattr(_module, _name, lru_cache(maxsize=4096)(getattr(_module, _name)))
+
+
+@lru_cache
+def _own_files(root: locate.Root) -> tuple[tree.SourceFile, ...]:
+    return tuple(_files_of(root))
+
+
+_files_of = tree.files_of
+_TESTS = (Path(__file__).parent,)
+tree.files_of = lambda root: iter(_own_files(root)) if root.folders == _TESTS else _files_of(root)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
