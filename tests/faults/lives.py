@@ -105,7 +105,14 @@ class Shelf:
 def engine_on(store: Any, lease_s: float = LEASE_S) -> perdure.Engine:
     """Return an engine on a store of our own."""
     engine = perdure.Engine(
-        "memory://", programs.WORKFLOWS, lease=lease_s, poll=0.02, hint=0.005, grace=5, evict_after=10
+        "memory://",
+        programs.WORKFLOWS,
+        lease=lease_s,
+        poll=0.02,
+        hint=0.005,
+        grace=5,
+        evict_after=10,
+        packages=["tests.faults"],
     )
     engine._store = store
     return engine
