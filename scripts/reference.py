@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import fields
 
 from perdure.api.engine import DEFAULT_URL, Engine
 from perdure.api.settings import COUNTS, DURATIONS

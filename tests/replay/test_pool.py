@@ -112,7 +112,7 @@ def test_a_run_of_other_code_or_another_codec_is_refused(pool: Pool) -> None:
 
 
 def facts(known: History) -> dict[str, Any]:
-    return {name: getattr(known, name) for name in History.__slots__}
+    return {name: getattr(known, name) for name in History.__struct_fields__}
 
 
 BROKEN = """

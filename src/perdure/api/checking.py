@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -145,7 +144,7 @@ class Checker:
         self._stored[key] = pool  # as the last to be given up
         while len(self._stored) > _MOST_VERSIONS:
             self._stored.pop(next(iter(self._stored))).close()
-        return await self._called(connection, pool.check, dataclasses.replace(history, version=target.label))
+        return await self._called(connection, pool.check, replace(history, version=target.label))
 
     async def _open(self, connection: Connection, target: Target, processes: int) -> Pool:
         catalog = connection.store.catalog

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,8 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BodyInfo:
+class BodyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a workflow body knows about its run. The same on every replay.
 
     Attributes:
@@ -63,7 +61,7 @@ class BodyInfo:
     parent: str | None
     tags: dict[str, str]
     config: Any = None
-    config_files: dict[str, Any] = field(default_factory=dict)
+    config_files: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class StepInfo:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,8 +29,7 @@ PATIENCE_S = 10.0
 """So long runs may be due that no live worker carries the version of: one may be about to be started for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostInfo:
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A version host as the database knows it.
 
     Attributes:
@@ -61,8 +59,7 @@ def to_host(row: WorkerRow) -> HostInfo:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerInfo:
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker, or a version host of one, as the database knows it.
 
     Attributes:
@@ -96,8 +93,7 @@ class WorkerInfo:
         return self.state == "live" and queue in self.queues and workflow in self.workflows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unserved:
+class Unserved(msgspec.Struct, frozen=True, kw_only=True):
     """Due runs that no live worker takes.
 
     Attributes:
@@ -117,8 +113,7 @@ class Unserved:
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a database.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, Unpack
@@ -38,8 +37,7 @@ class QueueSettings(TypedDict, total=False):
     hold_while_waiting: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueChange:
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a queue's settings.
 
     Attributes:
@@ -57,8 +55,7 @@ class QueueChange:
     changed: dict[str, tuple[int | None, int | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueInfo:
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A queue: its settings, and what is in it.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +43,7 @@ def moment(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A run as listings show it.
 
     Attributes:
@@ -72,7 +70,7 @@ class RunInfo:
     status: Status
     queue: str = "default"
     priority: int = 0
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
     detail: str | None = None
     owner: str | None = None
     epoch: int = 0
@@ -83,8 +81,7 @@ class RunInfo:
     version_id: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a run's log.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -31,8 +30,7 @@ _PAUSE_S: Final = 0.05
 _FIRST_REASON: Final = "plan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """How runs are upgraded, and what is accepted."""
 
     plan_id: str

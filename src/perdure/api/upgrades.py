@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -34,8 +32,7 @@ Outcome = Literal["applied", "done", "busy", "refused", "failed"]
 _OUTCOMES: Final[dict[str, Outcome]] = {UpgradeBusy.code: "busy", UpgradeRefused.code: "refused"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a plan.
 
     Attributes:
@@ -55,8 +52,7 @@ class PlannedRun:
     state: State = "planned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradePlan:
+class UpgradePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Runs that may be bound to another version, each with what the check of its history found.
 
     Attributes:
@@ -80,8 +76,7 @@ class UpgradePlan:
     runs: tuple[PlannedRun, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradeResult:
+class UpgradeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one run. ``str()`` of it is one line.
 
     Attributes:
@@ -140,7 +135,7 @@ class Upgrades:
         items = []
         for n, run_id in enumerate(chosen):
             row, events, verdict = await rebinding.looked_at(run_id)
-            text = msgspec.json.encode(dataclasses.asdict(verdict)).decode()
+            text = msgspec.json.encode(verdict).decode()
             items.append(ItemRow(plan.id, n, run_id, row.version_id, row.epoch, len(events), text))
         await connection.read(connection.store.catalog.add_plan, plan, items)
         return _plan(plan, items, [])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from perdure.api.acting import default_actor
 from perdure.api.version_info import BumpCheck, Published, RouteInfo, VersionInfo, VersionsCollected

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from perdure.version.signature import SignatureState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionInfo:
+class VersionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a workflow: one content, whatever it was published as.
 
     Attributes:
@@ -43,8 +43,7 @@ class VersionInfo:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionDetail:
+class VersionDetail(msgspec.Struct, frozen=True, kw_only=True):
     """A version with its content.
 
     Attributes:
@@ -74,8 +73,7 @@ class VersionDetail:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelInfo:
+class LabelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A label of a workflow: one publication.
 
     Attributes:
@@ -97,8 +95,7 @@ class LabelInfo:
     is_newest: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionDiff:
+class VersionDiff(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between two versions of a workflow.
 
     Attributes:
@@ -126,8 +123,7 @@ class VersionDiff:
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionChange:
+class VersionChange(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a workflow's record of changes.
 
     Attributes:
@@ -150,8 +146,7 @@ class VersionChange:
     detail: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a workflow that was published.
 
     Attributes:
@@ -171,8 +166,7 @@ class Published:
     key_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BumpCheck:
+class BumpCheck(msgspec.Struct, frozen=True, kw_only=True):
     """What publishing a workflow would lead to, and by how much its number has to grow.
 
     Attributes:
@@ -197,8 +191,7 @@ class BumpCheck:
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionSignature:
+class VersionSignature(msgspec.Struct, frozen=True, kw_only=True):
     """A signature of a version under one of its labels.
 
     Attributes:
@@ -217,8 +210,7 @@ class VersionSignature:
     signed_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionCheck:
+class VersionCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Whether what is stored of a version is what was registered.
 
     Attributes:
@@ -239,8 +231,7 @@ class VersionCheck:
     signatures: tuple[VersionSignature, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationVersion:
+class OperationVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The version that an event of a run was recorded under.
 
     Attributes:
@@ -260,8 +251,7 @@ class OperationVersion:
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindingInfo:
+class BindingInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The version of a run, and why it is this one.
 
     Attributes:
@@ -295,8 +285,7 @@ class BindingInfo:
     copied_from: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteArm:
+class RouteArm(msgspec.Struct, frozen=True, kw_only=True):
     """A version and its part of the new runs of a channel.
 
     Attributes:
@@ -310,8 +299,7 @@ class RouteArm:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteInfo:
+class RouteInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How new runs of a channel are divided among versions.
 
     Attributes:
@@ -327,8 +315,7 @@ class RouteInfo:
     arms: tuple[RouteArm, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionsCollected:
+class VersionsCollected(msgspec.Struct, frozen=True, kw_only=True):
     """What a collection of versions removed, or would remove.
 
     Attributes:
@@ -344,8 +331,7 @@ class VersionsCollected:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionUse:
+class VersionUse(msgspec.Struct, frozen=True, kw_only=True):
     """A version in a database: what runs on it, who carries it, and what keeps it.
 
     Attributes:
@@ -364,7 +350,7 @@ class VersionUse:
     label: str
     sha256: str
     status: VersionStatus
-    runs: dict[str, int] = field(default_factory=dict)
+    runs: dict[str, int] = msgspec.field(default_factory=dict)
     oldest_at: datetime | None = None
     workers: tuple[str, ...] = ()
     kept_by: tuple[str, ...] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from perdure.api.reading import moment
 from perdure.api.version_info import VersionUse
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from perdure.store.catalog.base import Shelf, VersionUsage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRuns:
+class OtherRuns(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of a workflow that have not ended and are bound to another version than the one at hand.
 
     Attributes:

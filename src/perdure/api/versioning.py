@@ -7,10 +7,11 @@ import os
 import secrets
 import sys
 import tempfile
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import msgspec
 
 from perdure.api.acting import default_actor
 from perdure.api.settings import COUNTS, DURATIONS
@@ -52,8 +53,7 @@ _QUIET: Final = frozenset({"same_content", "pre_release", "lower_than_default"})
 """Notices that tell of something that was meant to happen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionOptions:
+class VersionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of an engine that are about versions.
 
     Attributes:
@@ -94,7 +94,7 @@ _CHOICES: Final = {
 _LEASES: Final = {"lease": "lease_us", "grace": "grace_us"}
 _SPANS: Final = {"host_idle": "host_idle_s", "foreign_delay": "foreign_delay_s"}
 SALT_BYTES: Final = 8
-NAMES: Final = tuple(sorted({field.name.removesuffix("_s") for field in fields(VersionOptions)}))
+NAMES: Final = tuple(sorted({name.removesuffix("_s") for name in VersionOptions.__struct_fields__}))
 
 
 def take_options(options: dict[str, Any]) -> VersionOptions:
@@ -333,7 +333,7 @@ def _watch(survey: Survey, registered: Registered) -> Watch:
 
 def registrars(store: Store, workflows: Mapping[str, WorkflowDefinition], options: VersionOptions) -> Registrars:
     """Return what makes the registrar of somebody who publishes, and so may, whatever a worker may."""
-    options = replace(options, registration="worker")
+    options = msgspec.structs.replace(options, registration="worker")
 
     def make(given: Mapping[str, WorkflowDefinition] | None, actor: str | None, reason: str) -> Registrar:
         return Registrar(store, workflows if given is None else given, options, actor, reason)

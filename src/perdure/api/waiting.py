@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from perdure.api.reading import moment
 from perdure.model.status import EventType, Status
@@ -20,8 +21,7 @@ _ATTEMPTS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """One thing a run waits for.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from perdure.api.engine import Engine
 from perdure.hosting.files import Files
@@ -50,7 +51,7 @@ class HostedEngine(Engine):
 
     def leave_within(self, grace_s: float) -> None:
         """Let steps in flight finish within this time when it closes."""
-        self._settings = dataclasses.replace(self._settings, grace_us=int(grace_s * 1_000_000))
+        self._settings = msgspec.structs.replace(self._settings, grace_us=int(grace_s * 1_000_000))
 
     @property
     def grace_s(self) -> float:

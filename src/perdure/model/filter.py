@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from perdure.model.code import parts_of
 from perdure.model.queue import QueueChange, QueueRow
@@ -72,8 +73,7 @@ class QueueState(NamedTuple):
 CHANGES_SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """Something about a database, as ``doctor`` shows it."""
 
     name: str

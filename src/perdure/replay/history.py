@@ -8,7 +8,6 @@ what is not JSON stands in Base64 under ``input64`` or ``payload64``. A file may
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,8 +29,7 @@ _VALUES = ("detail", "input", "payload")
 _EMPTY: dict[str, Any] = dict.fromkeys(Event._fields) | {"attempt": 0, "commit_id": 0, "chain": b""}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded run.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 
 class VerdictKind(StrEnum):
@@ -26,8 +27,7 @@ class VerdictKind(StrEnum):
     """Two replays of the same history, in processes with different hash seeds, asked for different things."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a check of one recorded run found. ``str()`` of it is one line.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,26 +21,25 @@ _FROM_INBOX = frozenset({EventType.CANCEL_REQUESTED, EventType.YIELD_REQUESTED, 
 _STEP_ENDS = frozenset({EventType.STEP_COMPLETED, EventType.STEP_FAILED, EventType.STEP_CANCELLED})
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(msgspec.Struct):
     """Findings about a recorded log."""
 
-    voided: set[int] = field(default_factory=set)
+    voided: set[int] = msgspec.field(default_factory=set)
     """Events an operator's retry took back."""
-    void_failures: set[int] = field(default_factory=set)
+    void_failures: set[int] = msgspec.field(default_factory=set)
     """Those of them whose operation starts over."""
-    doubtful: set[int] = field(default_factory=set)
+    doubtful: set[int] = msgspec.field(default_factory=set)
     """Events that count only if the body asks for exactly that when they come; see `perdure.kernel.failure`."""
     consumed: int = 0
     """Number of the last inbox message that was taken in."""
-    requests: set[str] = field(default_factory=set)
+    requests: set[str] = msgspec.field(default_factory=set)
     """Ids of the requests that were taken in: a send whose answer was lost may have been done twice."""
     deadline_passed: bool = False
-    pythons: set[str] = field(default_factory=set)
+    pythons: set[str] = msgspec.field(default_factory=set)
     """Minor versions of the interpreters that worked on it."""
-    sent: dict[str, Event] = field(default_factory=dict)
+    sent: dict[str, Event] = msgspec.field(default_factory=dict)
     """By operation: steps that are executed elsewhere and were neither answered nor given up."""
-    sendings: dict[str, int] = field(default_factory=dict)
+    sendings: dict[str, int] = msgspec.field(default_factory=dict)
     """By operation: how often it was sent elsewhere, whatever came of it and even if a body is not to see it."""
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from perdure.errors import InvalidValue
 
@@ -78,8 +79,7 @@ def parse(text: str, what: str = "version") -> Semver:
     return Semver(text, precedence, match["build"] or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """Versions between bounds, such as ``>=1.2,<2``."""
 
     comparators: tuple[tuple[str, Precedence], ...]

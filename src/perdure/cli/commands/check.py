@@ -89,4 +89,4 @@ async def _tell(engine: Engine, ids: list[str], *, to: str | None, processes: in
 
 
 def _facts(verdict: Verdict) -> dict[str, object]:
-    return {name: getattr(verdict, name) for name in Verdict.__slots__} | {"text": str(verdict)}
+    return {name: getattr(verdict, name) for name in Verdict.__struct_fields__} | {"text": str(verdict)}

@@ -12,8 +12,9 @@ What every backend must keep, and `perdure.testing.conformance.cataloguing` chec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+import msgspec
 
 from perdure.store.catalog.plans import Plans
 from perdure.version.known import Known
@@ -50,8 +51,7 @@ MOST_NAMED: Final = 200
 """How many changed files a row of the record names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
+class Shelf(msgspec.Struct, frozen=True):
     """What is known of one workflow, as of one moment.
 
     Attributes:
