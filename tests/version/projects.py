@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.version.definition import Definition, WorkflowSource
-from perdure.version.dependency import Installed
+from perdure.version.installed import Installed
 from perdure.version.locate import Entry, finder
 from perdure.version.survey import Survey, take_survey
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-from perdure.version.dependency import ENGINE_API, Installed, find_lock, record
+from perdure.version.dependency import ENGINE_API, find_lock, record
+from perdure.version.installed import Installed, providers
 from tests.version.projects import identity, shop, source, survey, write
 
 
@@ -48,6 +50,32 @@ def test_what_is_reached_is_recorded_with_what_it_requires(site: Path) -> None:
         "tls": "1.0",
         "web-client": "2.1",
     }
+
+
+def test_what_provides_an_import_is_what_the_standard_library_says(site: Path) -> None:
+    install(site, "declared", "1", "one")
+    records = {
+        "wheel": "one/__init__.py,sha256=a,0\none/two.py,,\nwheel-1.dist-info/RECORD,,\n",
+        "single": '"one.py",sha256=a,0\n',
+        "data": "one/data.txt,sha256=a,0\ntwo.pth,sha256=a,0\n../../bin/one,,\n",
+        "native": "one.abi3.so,sha256=a,0\n",
+        "other": "one_more/__init__.py,,\n",
+    }
+    for name, text in records.items():
+        folder = f"{name}-1.dist-info"
+        write(site, {f"{folder}/METADATA": f"Name: {name}\nVersion: 1\n", f"{folder}/RECORD": text})
+        for path in ("one/__init__.py", "one/two.py", "one.py", "one/data.txt", "one.abi3.so", "one_more/__init__.py"):
+            write(site, {path: ""})
+    write(site, {"old.egg-info/PKG-INFO": "Name: old\nVersion: 1\n", "old.egg-info/SOURCES.txt": "one/__init__.py\n"})
+    expected = packages_distributions()
+    for top in ("one", "one_more", "two", "data"):
+        assert sorted(providers(Installed()._folders, [top])) == sorted(expected.get(top, ())), top
+
+
+def test_what_provides_the_imports_of_this_very_environment_is_the_same() -> None:
+    expected = packages_distributions()
+    for top in (name for name in expected if name.isidentifier()):
+        assert sorted(providers(Installed()._folders, [top])) == sorted(expected[top]), top
 
 
 def test_a_definition_records_its_own_and_the_release_all(tmp_path: Path, site: Path) -> None:

@@ -12,7 +12,7 @@ from perdure.errors import BlobsMissing
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.catalog.base import Registered
 from perdure.testing.conformance.publishing import deciding
-from perdure.version.dependency import Installed
+from perdure.version.installed import Installed
 from perdure.version.scan import Scan, decode
 from perdure.version.survey import Survey
 from tests.servers.fixtures import Database

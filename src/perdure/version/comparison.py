@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.version.dependency import ENGINE
+from perdure.version.installed import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,12 +54,10 @@ def compare(distributions: Mapping[str, str], python: str) -> Comparison:
     for name, then in distributions.items():
         if name == ENGINE:
             continue
-        try:
-            now = version(name)
-        except PackageNotFoundError:
+        now = version_of(name)
+        if now is None:
             missing[name] = then
-            continue
-        if now != then:
+        elif now != then:
             changed[name] = (then, now)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     return Comparison(missing, changed, "" if python in ("", here) else here)

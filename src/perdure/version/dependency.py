@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import re
 import sys
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -25,8 +22,6 @@ _LOCKS: Final = (
     "uv.lock", "pylock.toml", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.lock", "requirements.txt",
 )  # fmt: skip
 _PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
-_REQUIREMENT: Final = re.compile(r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[(?P<extras>[^\]]*)\])?")
-_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 class Lock(NamedTuple):
@@ -72,67 +67,6 @@ class Dependencies(NamedTuple):
         lock = self.lock.sha256 if self.lock is not None else None
         parts = ["env1", self.python, self.engine_api, dict(self.distributions), dict(self.compiled), lock]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
-
-
-class Installed:
-    """The distributions that are installed here, read once for as long as no folder of them changes."""
-
-    def __init__(self) -> None:
-        self._folders: tuple[tuple[str, int], ...] = tuple((folder, _changed_at(folder)) for folder in sys.path)
-
-    def reached(self, tops: Iterable[str]) -> dict[str, str]:
-        """Return name and version of the distributions that provide these imports, and of all they require.
-
-        Requirements for another platform or Python are taken in where they are installed.
-        """
-        return dict(_reached(self._folders, tuple(sorted(tops))))
-
-
-@lru_cache(maxsize=64)
-def _reached(folders: tuple[tuple[str, int], ...], tops: tuple[str, ...]) -> Mapping[str, str]:
-    by_import = _by_import(folders)
-    found: dict[str, str] = {}
-    todo = [(name, frozenset[str]()) for top in tops for name in by_import.get(top, ())]
-    seen: set[tuple[str, frozenset[str]]] = set()
-    while todo:
-        wanted = todo.pop()
-        if (key := (normal_name(wanted[0]), wanted[1])) in seen:
-            continue
-        seen.add(key)
-        try:
-            distribution = importlib.metadata.distribution(wanted[0])
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        found[key[0]] = distribution.version
-        todo += [need for text in distribution.requires or () if (need := _requirement(text, wanted[1]))]
-    return dict(sorted(found.items()))
-
-
-@lru_cache(maxsize=1)
-def _by_import(folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:  # noqa: ARG001 - when to read anew
-    return importlib.metadata.packages_distributions()
-
-
-def _changed_at(folder: str) -> int:
-    try:
-        return Path(folder or ".").stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _requirement(text: str, extras: frozenset[str]) -> tuple[str, frozenset[str]] | None:
-    """Return name and extras of a requirement, or None where it is for an extra that nobody asked for."""
-    named, _, marker = text.partition(";")
-    match = _REQUIREMENT.match(named)
-    asked = _EXTRA.findall(marker)
-    if match is None or (asked and not extras.intersection(map(normal_name, asked))):
-        return None
-    return match["name"], frozenset(normal_name(one) for one in (match["extras"] or "").split(",") if one.strip())
-
-
-def normal_name(name: str) -> str:
-    """Return the form of a distribution's name that all ways to write it share."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def record(distributions: Mapping[str, str], compiled: Mapping[str, str], lock: Lock | None) -> Dependencies:

@@ -12,7 +12,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from perdure.version.dependency import ENGINE, Lock, normal_name
+from perdure.version.dependency import ENGINE, Lock
+from perdure.version.installed import normal_name
 
 _EXACT: Final = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?P<extras>\[[^\]]*\])?\s*===?\s*(?P<version>[^\s,;*]+)"

@@ -17,7 +17,8 @@ from perdure.errors import InvalidValue
 from perdure.version.closure import Closure, Dynamic, Project, closure
 from perdure.version.config import freeze, secrets_in
 from perdure.version.definition import Definition, WorkflowSource, define
-from perdure.version.dependency import Dependencies, Installed, find_lock, record
+from perdure.version.dependency import Dependencies, find_lock, record
+from perdure.version.installed import Installed
 from perdure.version.locate import Finder, Root, find, no_source
 from perdure.version.manifest import Blob, Manifest, ManifestFile, check_sizes, make_blob, path_fault, tree_sha256
 from perdure.version.notice import Notice

@@ -19,7 +19,6 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,7 +26,8 @@ from perdure.runtime.hosts.cache import MOST_BYTES, hold, trim
 from perdure.runtime.hosts.uv import UvFailed, run_online, run_program, run_uv
 from perdure.store.base import backend_of
 from perdure.version.config import canonical_json
-from perdure.version.dependency import ENGINE, normal_name
+from perdure.version.dependency import ENGINE
+from perdure.version.installed import normal_name, version_of
 from perdure.version.locks import Pin, pins, pins_of_requirements, requirements, uv_project
 from perdure.version.unpack import make_private
 
@@ -86,20 +86,12 @@ def _needs(job: Job, recorded: dict[str, str]) -> tuple[str, ...]:
     found = {name: name for name in names if normal_name(name) not in recorded}
     driver, extra, brought = DRIVERS.get(backend_of(job.url), ("", "", ""))
     if driver:
-        found[driver] = f"{driver}[{extra}]" if _here(brought) else driver
+        found[driver] = f"{driver}[{extra}]" if version_of(brought) else driver
     needs = [
         text if normal_name(name) in recorded else f"{text}=={there}"
-        for name, text in found.items() if (there := _here(name))
+        for name, text in found.items() if (there := version_of(name))
     ]  # fmt: skip
     return tuple(sorted(needs))
-
-
-def _here(name: str) -> str:
-    """Return the version of a distribution in this process's environment; empty if it is not there."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
 
 
 class Builder:
