@@ -114,7 +114,7 @@ def test_a_gap_or_a_missing_phase_is_an_error(
     folder.mkdir(parents=True)
     for name in names:
         (folder / name).write_text(text)
-    monkeypatch.setattr(migrate, "files", lambda _: tmp_path)
+    monkeypatch.setattr(migrate, "FOLDER", tmp_path / "sql")
     with pytest.raises(ValueError, match="out of order"):
         migrations("fake")
 
@@ -122,7 +122,7 @@ def test_a_gap_or_a_missing_phase_is_an_error(
 def test_line_ends_do_not_change_a_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sql" / "fake"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(migrate, "files", lambda _: tmp_path)
+    monkeypatch.setattr(migrate, "FOLDER", tmp_path / "sql")
     checksums = set()
     for ends in ("\n", "\r\n"):
         (folder / "0001_x.sql").write_bytes(f"-- phase: pre{ends}select 1;{ends}".encode())
@@ -133,7 +133,7 @@ def test_line_ends_do_not_change_a_checksum(tmp_path: Path, monkeypatch: pytest.
 @pytest.fixture
 def sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give the folder of a backend called fake, with one statement of its own beside one that is shared."""
-    monkeypatch.setattr("perdure.store.sqltext.files", lambda _: tmp_path)
+    monkeypatch.setattr("perdure.store.sqltext.FOLDER", tmp_path / "sql")
     folder = tmp_path / "sql" / "fake"
     folder.mkdir(parents=True)
     (folder.parent / "catalog.sql").write_text(

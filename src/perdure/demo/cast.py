@@ -11,7 +11,6 @@ import sys
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +71,7 @@ class Cast:
     def _put(self, release: str) -> None:
         shutil.rmtree(self.app, ignore_errors=True)
         self.app.mkdir()
-        source = files("perdure.demo.releases").joinpath(f"{release}.py")
+        source = Path(__file__).with_name("releases") / f"{release}.py"
         (self.app / "shop.py").write_text(source.read_text("utf-8"), "utf-8")
 
     @property

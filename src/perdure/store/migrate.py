@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from perdure.errors import SchemaTooNew, UsageError
+from perdure.store.sqltext import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ def migrations(backend: str) -> tuple[Migration, ...]:
         ValueError: the files are not numbered 1, 2, 3, ... or one does not declare its phase.
     """
     found: list[Migration] = []
-    for file in sorted((files("perdure.store") / "sql" / backend).iterdir(), key=lambda file: file.name):
+    for file in sorted((FOLDER / backend).iterdir(), key=lambda file: file.name):
         match = _FILE.match(file.name)
         if not match:
             continue
@@ -200,4 +200,4 @@ def script(backend: str, *, after: int = 0) -> str:
 
 def bootstrap(backend: str) -> str:
     """Return the SQL that makes the table of applied migrations itself."""
-    return (files("perdure.store") / "sql" / backend / "schema_migration.sql").read_text("utf-8")
+    return (FOLDER / backend / "schema_migration.sql").read_text("utf-8")

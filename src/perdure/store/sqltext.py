@@ -7,8 +7,10 @@ of these names in its own folder. A statement begins with ``-- name: purpose`` a
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
+from typing import Final
 
+FOLDER: Final = Path(__file__).with_name("sql")
 _FILES = ("queries.sql", "catalog.sql")
 _HEAD = re.compile(r"^-- ([a-z_]+): .+$", re.MULTILINE)
 _SCHEMA = "perdure."
@@ -26,9 +28,8 @@ def queries(backend: str, *, schema: str = "", one_of: str = _ONE_OF) -> dict[st
     Raises:
         ValueError: two statements have one name.
     """
-    folder = files("perdure.store") / "sql"
-    own = [(folder / backend / name).read_text("utf-8") for name in _FILES]
-    alike = [(folder / name).read_text("utf-8").replace(_SCHEMA, schema).replace(_ONE_OF, one_of) for name in _FILES]
+    own = [(FOLDER / backend / name).read_text("utf-8") for name in _FILES]
+    alike = [(FOLDER / name).read_text("utf-8").replace(_SCHEMA, schema).replace(_ONE_OF, one_of) for name in _FILES]
     found: dict[str, str] = {}
     for text in (*own, *alike):
         _, *parts = _HEAD.split(text)  # what stands before the first statement is about the file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from perdure.cli.output import ago, counts, escape, print_json, print_line, prin
 from perdure.cli.session import read
 from perdure.cli.telling import FAILED
 from perdure.model.url import shown_url
+from perdure.version.installed import version_of
 
 if TYPE_CHECKING:
     from perdure.api.engine import Engine
@@ -38,19 +38,14 @@ def command(*, db: str, as_json: bool) -> int:
 
     found = read(db, work)
     problems = problems_of(found)
-    versions = {"python": platform.python_version(), "perdure": __version__, **dict(map(_version, PACKAGES))}
+    # What is on the path only, and not installed, has no version.
+    packages = {package: version_of(package) or "?" for package in PACKAGES}
+    versions = {"python": platform.python_version(), "perdure": __version__, **packages}
     if as_json:
         print_json({"db": shown_url(db), "versions": versions, "health": found, "problems": problems})
     else:
         _print(shown_url(db), versions, found, problems)
     return FAILED if problems else 0
-
-
-def _version(package: str) -> tuple[str, str]:
-    try:
-        return package, version(package)
-    except PackageNotFoundError:  # on the path, not installed
-        return package, "?"
 
 
 def problems_of(found: Health) -> list[str]:
