@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -16,9 +17,44 @@ from perdure.store.instrumented import Instrumented
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
 from perdure.testing.conformance import StoreConformance
-from tests.servers.fixtures import Database
+from tests.servers.fixtures import Database, DatabaseServer
+from tests.servers.postgres import Postgres
 
 Request = pytest.FixtureRequest
+
+
+@pytest.fixture(scope="session")
+def template(shared_servers: Callable[[str], DatabaseServer]) -> Callable[[str], str]:
+    """Give a function from a kind of PostgreSQL to the name of a database in which a store was opened, and no more."""
+
+    @cache
+    def made(kind: str) -> str:
+        server = shared_servers(kind)
+        name = server.new_database()
+        store = open_store(server.url(name), StoreOptions())
+        store.open()
+        store.close()
+        return name
+
+    return made
+
+
+@pytest.fixture
+def new_store(
+    shared_servers: Callable[[str], DatabaseServer], template: Callable[[str], str]
+) -> Iterator[Callable[[str], Database]]:
+    """Give a function from a kind of PostgreSQL to an empty store: making the tables takes longer than most tests."""
+    made: list[Database] = []
+
+    def make(kind: str) -> Database:
+        server = shared_servers(kind)
+        assert isinstance(server, Postgres)
+        made.append(Database(server, server.new_database(template(kind))))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.drop()
 
 
 def memory(request: Request) -> Callable[[], Store]:
@@ -31,7 +67,7 @@ def sqlite(request: Request) -> Callable[[], Store]:
 
 
 def postgres(request: Request) -> Callable[[], Store]:
-    url: str = request.getfixturevalue("new_database")("postgres").url
+    url: str = request.getfixturevalue("new_store")("postgres").url
     return lambda: open_store(url, StoreOptions())
 
 
@@ -71,8 +107,9 @@ class TestPostgres18(StoreConformance):
     """The newest PostgreSQL, beside the machine's own."""
 
     @pytest.fixture
-    def make(self, postgres18_db: Database) -> Callable[[], Store]:
-        return lambda: open_store(postgres18_db.url, StoreOptions())
+    def make(self, new_store: Callable[[str], Database]) -> Callable[[], Store]:
+        url = new_store("postgres18").url
+        return lambda: open_store(url, StoreOptions())
 
 
 class TestOpenedByUrl(StoreConformance):
