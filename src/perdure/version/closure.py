@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
+from functools import cache
 from typing import Final, NamedTuple
 
 from perdure.errors import InvalidValue
@@ -60,7 +61,7 @@ class Project:
     def __init__(self, find: Finder, *, packages: tuple[str, ...] | None = None, scans: ScanLookup = no_scans) -> None:
         self.tree: SourceTree = SourceTree()
         self.packages: tuple[str, ...] | None = packages
-        self._find = find
+        self._find: Finder = cache(find)  # a name is looked for once, whoever asks
         self._lookup = scans
         self._known: dict[str, Scan] = {}
         self._roots: dict[str, Root | None] = {}

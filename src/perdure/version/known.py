@@ -68,16 +68,12 @@ class Known:
     def __init__(self, workflow: str, versions: Iterable[KnownVersion], labels: Iterable[KnownLabel]) -> None:
         self.workflow = workflow
         self.versions: dict[int, KnownVersion] = {version.id: version for version in versions}
-        self._semvers: dict[str, Semver] = {}
         self.labels: list[KnownLabel] = sorted(labels, key=self.place, reverse=True)
         """Greatest first."""
 
     def semver(self, label: KnownLabel) -> Semver:
         """Return the semantic version of a label."""
-        found = self._semvers.get(label.semver)
-        if found is None:
-            found = self._semvers[label.semver] = parse(label.semver)
-        return found
+        return parse(label.semver)
 
     def place(self, label: KnownLabel) -> tuple[object, int]:
         """Return where a label stands: by semantic precedence, then by publication."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -64,6 +65,7 @@ class Semver(NamedTuple):
         return f"{self.text}{'.' if self.build else '+'}{digits}"
 
 
+@lru_cache(maxsize=4096)  # whoever looks at a workflow looks at all of its labels
 def parse(text: str, what: str = "version") -> Semver:
     """Return a semantic version.
 
