@@ -33,7 +33,7 @@ def test_a_database_of_the_schema_before_goes_on_with_its_runs(
         if file.name >= NUMBER:
             file.unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(migrate, "files", lambda _: tmp_path)
+        patch.setattr(migrate, "FOLDER", tmp_path / "sql")
         store = opened(url)
         store.commit([Author("old", store.now()).create(version="1.0.0")])
         store.close()

@@ -63,7 +63,7 @@ backend, folder = sys.argv[1], Path(sys.argv[3])
 shutil.copytree(Path(perdure.store.__file__).parent / "sql", folder / "sql")
 number = len([each for each in (folder / "sql" / backend).iterdir() if each.name[:4].isdigit()]) + 1
 (folder / "sql" / backend / f"{number:04d}_future_pre.sql").write_text(sys.argv[4])
-migrate.files = lambda _: folder
+migrate.FOLDER = folder / "sql"
 print("ready", flush=True)
 sys.exit(main.run(["migrate", "--db", sys.argv[2]]))
 """
