@@ -80,6 +80,7 @@ class LogWriter:
     """Commits after a while that the seed decides. Refuses what a database would refuse."""
 
     crash = None
+    told: Callable[[], None]
 
     def __init__(self, loop: VirtualLoop, outside: Outside, log: list[Event]) -> None:
         self._loop = loop
@@ -97,6 +98,7 @@ class LogWriter:
         assert not write.change or write.events[-1].type in LEAVING
         self.log.extend(write.events)
         submitter.settled(write, COMMITTED)
+        self.told()
 
 
 class Inbox:
@@ -222,7 +224,8 @@ class World:
         self._watch(run)
         loop.selector.busy = lambda: self.host.threads.busy > 0 or self._body_has_its_turn(run)
         self.host.runs[self.run_id] = run
-        loop.call_soon(run.begin, list(log))
+        run.begin(list(log))
+        self.host.turns.join_soon(run)
 
     @staticmethod
     def _due(last: Event) -> int:

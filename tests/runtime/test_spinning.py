@@ -51,14 +51,14 @@ async def fine() -> int:
 async def test_an_error_of_the_engine_parks_the_run_and_asks_for_a_report(
     tmp_db: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    deliver = Execution.deliver
+    settle = Execution.settle
 
     def broken(execution: Execution, event: Event) -> None:
         if event.type == EventType.STEP_COMPLETED:
             raise ZeroDivisionError("a bug")
-        deliver(execution, event)
+        settle(execution, event)
 
-    monkeypatch.setattr(Execution, "deliver", broken)
+    monkeypatch.setattr(Execution, "settle", broken)
     async with perdure.Engine(tmp_db, [fine], poll="20ms") as engine:
         run = await engine.start(fine)
         with pytest.raises(perdure.RunParked, match="internal error: ZeroDivisionError: a bug"):

@@ -79,17 +79,20 @@ class Execution(Requests):
     # -- what the runtime calls ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Create the body's task and run it until it waits for the first time."""
+        """Create the body's task."""
         context = contextvars.Context()
         self._root = self.loop.adopt(self._main(), "", context)
-        self.turn()
 
     def deliver(self, event: Event) -> None:
-        """Deliver one recorded event and run the body until it waits again.
+        """Deliver one recorded event and run the body until it waits again: `settle`, then `turn`."""
+        self.settle(event)
+        self.turn()
+
+    def settle(self, event: Event) -> None:
+        """Take in what one recorded event says, and answer what it answers. The body hears of it in its next `turn`.
 
         Raises:
             Diverged: the event answers something the body did not ask for.
-            Spinning: the body does not come to rest.
         """
         kind, op_id, okind, name, _, self.logical_time = event[2:8]  # a third less than field by field
         if op_id is None:
@@ -111,7 +114,6 @@ class Execution(Requests):
         failures.deliveries += 1
         operation.settle(event)
         operation.release()
-        self.turn()
 
     def answer(self, operation: Operation, payload: bytes | None, error: bytes | None) -> None:
         """Answer an operation that is not recorded and run the body until it waits again.
@@ -258,10 +260,13 @@ class Execution(Requests):
                 self.cancel_reason = self.cancel_reason or str(facts.get("reason") or "")
             self.timed_out |= event.type == EventType.DEADLINE_PASSED
             self.cancel()
-            self.turn()
 
     def turn(self) -> None:
-        """Drain the loop; once the body has ended, wind up what it left behind."""
+        """Run the body until it waits again; once it has ended, wind up what it left behind.
+
+        Raises:
+            Spinning: the body does not come to rest.
+        """
         self.loop.drain()
         root = self._root
         if root is not None and root.done():

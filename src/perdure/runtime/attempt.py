@@ -40,6 +40,7 @@ def _end_place(run: Owner, place: Place) -> None:
         return
     if place.taken:
         run.recorder.joined()
+        run.host.turns.take()
     else:
         run.recorder.outrun()
 

@@ -47,10 +47,6 @@ class Starter:
             return asyncio.Task(coroutine, loop=loop, name=name, context=context)
         if sys.version_info >= (3, 12):
             return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
-        return self._begun(coroutine, name, context)
-
-    def _begun(self, coroutine: Coroutine[Any, Any, None], name: str, context: Context) -> asyncio.Task[None]:
-        loop = self._loop
         loop.call_soon = self._keeper
         try:
             task = asyncio.Task(coroutine, loop=loop, name=name, context=context)

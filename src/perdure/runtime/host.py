@@ -17,6 +17,7 @@ from perdure.runtime.carried import NOTHING, Carried, frozen
 from perdure.runtime.eager import Starter
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.threads import ThreadPool
+from perdure.runtime.turns import Turns
 from perdure.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Host:
         self.idle: dict[str, tuple[Guest, int]] = {}
         """Idle runs and since when, oldest first."""
         self.starter: Starter = Starter(loop)
+        self.turns: Turns = Turns(loop)
+        writer.told = self.turns.take
         self.reserved = 0
         """Runs that are being created here and will be active once they are recorded."""
         self.lease: Lease | None = None

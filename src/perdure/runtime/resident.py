@@ -1,9 +1,4 @@
-"""One run in this process: feeds its body from the log, starts what the body asks for, records how it ends.
-
-Recorded events are delivered strictly in the order of the log (the `Tape`), on replay and live alike. What the body
-asks for is started by the `Launcher`. Whatever must not be overtaken (a body on a thread, a step that is not recorded)
-*holds* the deliveries.
-"""
+"""One run in this process: how it comes, is fed by its `Player`, takes in messages, is idle, and goes."""
 
 from __future__ import annotations
 
@@ -19,6 +14,7 @@ from perdure.model.status import EventType
 from perdure.runtime import closing, history
 from perdure.runtime.attempt import Attempts
 from perdure.runtime.launcher import Launcher
+from perdure.runtime.player import Player
 from perdure.runtime.recorder import Recorder
 from perdure.runtime.tape import Tape
 
@@ -27,22 +23,15 @@ if TYPE_CHECKING:
 
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.execution import Execution
-    from perdure.kernel.kinds.step import StepOperation
     from perdure.model.event import Event, Tail
     from perdure.model.run import Message, RunRow
     from perdure.model.write import Change
     from perdure.runtime.host import Host
 
 logger: logging.Logger = logging.getLogger("perdure.run")
-CHUNK = range(500)
-"""Events delivered in one turn of the engine's loop, so that a long replay does not block it."""
-_STARTS_ATTEMPT = frozenset(
-    {EventType.STEP_ATTEMPT_FAILED, EventType.STEP_INTENT, EventType.STEP_SENT, EventType.STEP_RETURNED}
-)
-"""Events after whose delivery a step goes on: here, or elsewhere."""
 
 
-class ResidentRun:
+class ResidentRun(Player):
     """A run this worker owns. Lives from its claim until it ends, waits, moves or is lost."""
 
     definition: WorkflowDefinition
@@ -59,8 +48,6 @@ class ResidentRun:
     """Place of the last event that could not be stored and was replaced."""
     sendings: Mapping[str, int] = history.FRESH.sendings
     """By operation: how often it had been sent elsewhere before the run came here."""
-    _live: bool = False
-    _pumping: bool = False
 
     def __init__(self, host: Host, row: RunRow, epoch: int, tail: Tail | Event, started: Event) -> None:
         self.gone: bool = False
@@ -74,7 +61,7 @@ class ResidentRun:
         self.started: Event = started
         self.execution: Execution = host.build(self)
         self.recorder: Recorder = Recorder(row.id, epoch, tail, host.writer, host.commit_ids, self)
-        self.tape: Tape = Tape(self.recorder)
+        self.tape: Tape = Tape(self.recorder, host.turns.outbox)
         self.execution.ahead = self.tape.undelivered
         self.attempts: Attempts = Attempts(self)
         self.launcher: Launcher = Launcher(self)
@@ -82,7 +69,7 @@ class ResidentRun:
     # -- coming and going ----------------------------------------------------------------------------------------
 
     def begin(self, events: Sequence[Event]) -> None:
-        """Start the body and feed it the log so far; ``events`` are durable."""
+        """Take the log so far, all of it durable. The body starts with the run's first turn."""
         self.tape.load(history.effective(events))
         if len(events) > 2:  # more than started and claimed
             self._replayed = history.summarise(events)
@@ -92,7 +79,6 @@ class ResidentRun:
             self.arguments = decode_call(self.definition.signature, self.started.input or b"{}", self.execution.codec)
         except Exception as error:  # noqa: BLE001 - sorted out there
             self._caught(error)
-        self.pump()
 
     def drop(self, reason: str) -> None:
         """Lose the run: stop everything for it, record nothing."""
@@ -111,62 +97,6 @@ class ResidentRun:
         self.attempts.release()
         self.launcher.release()
 
-    # -- deliveries ----------------------------------------------------------------------------------------------
-
-    def pump(self) -> None:
-        """Deliver what can be delivered, then start what the body asked for."""
-        if self._pumping or self.gone:
-            return
-        self._pumping = True
-        try:
-            if not self._deliver():
-                return
-        finally:
-            self._pumping = False
-        if not self.gone:
-            self._advance()
-
-    def _deliver(self) -> bool:
-        """Return whether the log is exhausted, as far as it is known."""
-        tape, execution = self.tape, self.execution
-        undelivered = tape.undelivered
-        replayed = self._replayed
-        voided, doubtful = replayed.voided, replayed.doubtful
-        for _ in CHUNK:
-            if execution.fresh and not self._live:
-                self.launcher.start_fresh()  # steps that are never recorded run on replay too
-            if not undelivered or self._holds or (execution.unrecorded and execution.holding):
-                return True
-            event = undelivered[0]
-            seq = event.seq
-            if (seq > tape.durable and seq not in tape.early) or self.leaving or self.gone:
-                return True
-            undelivered.popleft()
-            try:
-                if seq in voided:
-                    self._void(event)
-                elif seq not in doubtful or execution.asks_for(event):
-                    execution.deliver(event)
-            except BaseException as error:  # noqa: BLE001 - sorted out there
-                self._caught(error)
-            if event.type in _STARTS_ATTEMPT and self._live:
-                self.launcher.start_attempt(event)
-        self.pump_soon()
-        return False
-
-    def pump_soon(self) -> None:
-        """Pump from a plain callback: a body is never run from inside a task of the engine's loop."""
-        self.host.loop.call_soon(self.pump)
-
-    @property
-    def _held(self) -> bool:
-        """Whether deliveries have to wait: for a body on a thread, or for a step that is not recorded."""
-        return self._holds > 0 or self.execution.holding
-
-    def _void(self, event: Event) -> None:
-        if event.type == EventType.STEP_FAILED and event.seq in self._replayed.void_failures:
-            self.execution.void(event)
-
     def _caught(self, error: BaseException) -> None:
         """Take an exception out of body code or its log: the run cannot go on here, and has had no effect yet."""
         if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -174,77 +104,7 @@ class ResidentRun:
             raise error
         closing.park_for(self, error, self._replayed)
 
-    def _turn(self) -> None:
-        """Let the body run after something other than an event was answered."""
-        if self.gone:
-            return
-        try:
-            self.execution.turn()
-        except BaseException as error:  # noqa: BLE001 - sorted out there
-            self._caught(error)
-        self.pump()
-
-    def answer(self, operation: StepOperation, payload: bytes | None, error: bytes | None) -> None:
-        """Answer a step that is not recorded."""
-        if self.gone:
-            return
-        try:
-            self.execution.answer(operation, payload, error)
-        except BaseException as raised:  # noqa: BLE001 - sorted out there
-            self._caught(raised)
-        self.pump()
-
-    def hold(self, change: int) -> None:
-        """Hold deliveries (+1), or let go of one hold (-1) and let the body run."""
-        self._holds += change
-        if change < 0:
-            self._turn()
-
-    # -- starting operations -------------------------------------------------------------------------------------
-
-    def _advance(self) -> None:
-        """Start what was asked for; end the run, once the body has ended and nothing is under way."""
-        recorder, execution = self.recorder, self.execution
-        if self.leaving or recorder.closed or not (self._live or self._go_live()):
-            return
-        if execution.fresh:
-            self.launcher.start_fresh()
-        if execution.given_up:
-            for operation in execution.take_given_up():
-                self.attempts.give_up(operation)
-        if self.launcher.gated:
-            self.launcher.open_gate()
-        if self.tape.undelivered or self._holds or (execution.unrecorded and execution.holding):
-            return
-        if execution.outcome is not None:
-            if not self.attempts.running and not recorder.busy:
-                closing.finish(self)
-        elif self.yield_until and not (self.attempts.running or recorder.busy):
-            self.attempts.abandon()
-            closing.release(self, EventType.RUN_RELEASED, self.yield_until, "somebody asked for it")
-        elif self.idle or not self.attempts.running:
-            self._note_idle()
-
-    def _go_live(self) -> bool:
-        """Once the log is exhausted: take in messages, then start what has no answer."""
-        if self.tape.undelivered or self._held:
-            return False
-        self._live = True
-        self.execution.take_fresh()
-        self.launcher.gated.extend(self.execution.go_live())
-        if self._replayed.sent:
-            self._recall()
-        if self.row.deadline_at is not None and not self._replayed.deadline_passed:
-            self.launcher.set_deadline(self.row.deadline_at)
-        if self.row.inbox_n > self.inbox_seen:
-            self.look_at_inbox()
-            self.launcher.holding_all = True
-        return True
-
-    def _recall(self) -> None:
-        """Ask for the end of steps elsewhere that were given up, it may be, as the run's last worker ended."""
-        for sent in self._replayed.sent.values():
-            self.attempts.errands.recall(sent)
+    # -- messages ------------------------------------------------------------------------------------------------
 
     def look_at_inbox(self) -> None:
         """Fetch the messages that wait; meanwhile nothing starts."""
@@ -295,11 +155,11 @@ class ResidentRun:
     def recorded(self, last: Event, change: Change | None) -> None:
         """Take the confirmation of everything up to ``last``."""
         self.tape.confirm(last.seq)
-        if change is not None:
-            self.host.changed(self, change, last)
-            self._leave()
+        if change is None:
+            self.host.turns.join(self)
             return
-        self.pump()
+        self.host.changed(self, change, last)
+        self._leave()
 
     def refused(self, reason: str) -> None:
         """The run is somebody else's now."""
@@ -310,6 +170,22 @@ class ResidentRun:
         closing.replace_unstorable(self, events, change, error)
 
     # -- idleness ------------------------------------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Last stage of a turn: end the run, once its body has ended and nothing is under way; or be idle."""
+        recorder, execution = self.recorder, self.execution
+        if self.tape.undelivered or self._holds or self.leaving or recorder.closed or not self._live:
+            return
+        if execution.unrecorded and execution.holding:
+            return
+        if execution.outcome is not None:
+            if not self.attempts.running and not recorder.busy:
+                closing.finish(self)
+        elif self.yield_until and not (self.attempts.running or recorder.busy):
+            self.attempts.abandon()
+            closing.release(self, EventType.RUN_RELEASED, self.yield_until, "somebody asked for it")
+        elif self.idle or not self.attempts.running:
+            self._note_idle()
 
     def _note_idle(self) -> None:
         launcher, tape = self.launcher, self.tape

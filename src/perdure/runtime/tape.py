@@ -2,21 +2,59 @@
 
 Events are delivered strictly in the order of the log. A live event waits here until it is durable; the result of a step
 with ``durability="ahead"`` may be delivered before that, but never out of order.
+
+While many runs start what their bodies have asked for, what they record waits in the `Outbox`, and is then given its
+places run after run (see `perdure.runtime.turns`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
 from perdure.model.event import draft_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from perdure.model.event import Draft, Event
     from perdure.model.write import Change
     from perdure.runtime.recorder import Place, Recorder
+
+
+logger: logging.Logger = logging.getLogger("perdure.run")
+
+
+class Outbox:
+    """What the runs of a worker record while it is open.
+
+    Attributes:
+        is_open: whether events wait here for their places.
+    """
+
+    __slots__ = ("_waiting", "is_open", "put")
+
+    def __init__(self) -> None:
+        self.is_open: bool = False
+        self._waiting: list[tuple[Tape, Draft]] = []
+        self.put: Callable[[tuple[Tape, Draft]], None] = self._waiting.append
+        """Let an event wait."""
+
+    def flush(self) -> None:
+        """Give all that wait their places, in order."""
+        waiting = self._waiting.copy()
+        self._waiting.clear()
+        for tape, draft in waiting:
+            try:
+                tape.append(draft)
+            except Exception:
+                logger.exception("run %s: internal error", tape.recorder.run_id)
+
+    def close(self) -> None:
+        """Let nothing wait any more."""
+        self.is_open = False
+        self.flush()
 
 
 class Tape:
@@ -29,10 +67,11 @@ class Tape:
         early: events delivered before they are durable: seq to when they were added.
     """
 
-    __slots__ = ("durable", "early", "recorder", "undelivered")
+    __slots__ = ("_outbox", "durable", "early", "recorder", "undelivered")
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, outbox: Outbox) -> None:
         self.recorder: Recorder = recorder
+        self._outbox = outbox
         self.undelivered: deque[Event] = deque()
         self.durable: int = 0
         self.early: dict[int, int] = {}
@@ -43,13 +82,21 @@ class Tape:
         self.durable = self.undelivered[-1].seq
 
     def record(self, draft: Draft) -> None:
-        """Append an event; it is delivered once it is durable. Nothing is appended to a closed log."""
+        """Append an event, now or with those of other runs; it is delivered once it is durable."""
+        if self._outbox.is_open:
+            self._outbox.put((self, draft))
+        else:
+            self.append(draft)
+
+    def append(self, draft: Draft) -> None:
+        """Append an event now. Nothing is appended to a closed log."""
         recorder = self.recorder
         if not recorder.closed:
             self.undelivered.append(recorder.add(draft))
 
     def record_early(self, draft: Draft) -> bool:
         """Append an event that may be delivered in its turn without waiting. Says whether the log was still open."""
+        self._outbox.flush()
         if self.recorder.closed:
             return False
         event = self.recorder.add(draft)
@@ -80,6 +127,7 @@ class Tape:
 
     def record_last(self, draft: Draft, change: Change) -> None:
         """Append the event that ends this worker's ownership; it is never delivered."""
+        self._outbox.flush()
         self.recorder.add(draft, change)
 
     def record_again(self, draft: Draft, change: Change | None) -> None:

@@ -206,7 +206,7 @@ class Worker:
         self.host.reserved -= 1
         self._on_the_way.discard(create.row.id)
         if recorded and self._is_ours(create.row.owner):
-            self._begin(self._house(create.row, 1, create.events), create.events)
+            self.host.turns.join(self._begin(create.row, 1, create.events))
 
     def message_sent(self, run_id: str) -> None:
         """Look at a run's inbox now, if it is here; else look for runs to claim."""
@@ -320,19 +320,19 @@ class Worker:
             self.host.loop.create_task(self._take(claimed))
 
     def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
-        self.host.loop.call_soon(self._begin, self._house(row, epoch, events), events)
+        self.host.turns.join_soon(self._begin(row, epoch, events))
 
     def _house(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
         run = ResidentRun(self.host, row, epoch, events[-1], events[0])
         self.host.runs[run.id] = run
         return run
 
-    def _begin(self, run: ResidentRun, events: Sequence[Event]) -> None:
-        """Let a body begin, from a plain callback: never from inside a task of the engine's loop."""
-        if not run.gone:
-            run.begin(events)
+    def _begin(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
+        run = self._house(row, epoch, events)
+        run.begin(events)
         if self.stopping:
             run.hand_back("the worker stops")
+        return run
 
     async def _isolate(self, run_id: str) -> None:
         """Take nothing new until nothing is left here, then execute the suspect alone; give up after a while.

@@ -72,6 +72,8 @@ class Writer:
         self.crash: BaseException | None = None
         """Set when the store raised something that is no `StoreError`: nothing is written any more."""
         self.on_crash: Callable[[BaseException], None] | None = None
+        self.told: Callable[[], None] = _nothing
+        """Called when everybody has been told how his write of a batch ended."""
         self.batches: int = 0
         self.writes: int = 0
 
@@ -166,15 +168,15 @@ class Writer:
         ahead = bool(self._queue or self._again) and not self._is_inline
         if ahead:
             self._flush()  # the store works on the next batch while this one is taken in
-        for (write, submitter), outcome in zip(batch, result, strict=True):
-            try:
-                submitter.settled(write, outcome)
-            except (KeyboardInterrupt, SystemExit):
-                self._next(ahead=ahead)
-                raise
-            except Exception:
-                logger.exception("internal error while a confirmed write was taken in")
-        self._next(ahead=ahead)
+        try:
+            for (write, submitter), outcome in zip(batch, result, strict=True):
+                try:
+                    submitter.settled(write, outcome)
+                except Exception:
+                    logger.exception("internal error while a confirmed write was taken in")
+            self.told()
+        finally:  # a body may end the process
+            self._next(ahead=ahead)
 
     def _next(self, *, ahead: bool) -> None:
         if ahead:
@@ -294,6 +296,10 @@ class StoreThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

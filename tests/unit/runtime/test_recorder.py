@@ -12,7 +12,7 @@ from perdure.model.status import EventType, Status
 from perdure.model.write import COMMITTED, Append, Change, Conflict, Failed, Missing
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.recorder import Place, Recorder
-from perdure.runtime.tape import Tape
+from perdure.runtime.tape import Outbox, Tape
 
 
 class Ends:
@@ -109,7 +109,7 @@ def test_of_a_refused_append_the_one_event_is_found(ends: Ends, recorder: Record
 
 
 def test_nothing_is_put_on_the_tape_of_a_closed_log(ends: Ends, recorder: Recorder) -> None:
-    tape = Tape(recorder)
+    tape = Tape(recorder, Outbox())
     tape.record(draft())
     assert tape.record_early(draft())
     assert tape.early == {2: 10}
@@ -124,7 +124,7 @@ def test_nothing_is_put_on_the_tape_of_a_closed_log(ends: Ends, recorder: Record
 
 
 def test_a_tape_goes_back_to_before_what_could_not_be_stored(ends: Ends, recorder: Recorder) -> None:
-    tape = Tape(recorder)
+    tape = Tape(recorder, Outbox())
     tape.record(draft())
     recorder.settled(ends.sent[0], COMMITTED)
     tape.record(draft())
@@ -166,7 +166,7 @@ def test_a_place_is_lent_when_all_before_it_is_durable_and_what_comes_after_wait
 def test_a_place_whose_transaction_failed_is_filled_and_what_is_behind_it_is_chained_anew(
     ends: Ends, recorder: Recorder
 ) -> None:
-    tape, places = Tape(recorder), [Place(), Place()]
+    tape, places = Tape(recorder, Outbox()), [Place(), Place()]
     tape.reserve(draft(), places[0])
     tape.record(draft())
     tape.reserve(draft(), places[1])
@@ -208,7 +208,7 @@ def test_a_run_that_left_waits_for_no_place(ends: Ends, recorder: Recorder) -> N
 
 
 def test_a_place_stays_one_when_an_event_before_it_could_not_be_stored(ends: Ends, recorder: Recorder) -> None:
-    tape, place = Tape(recorder), Place()
+    tape, place = Tape(recorder, Outbox()), Place()
     tape.record(draft())
     tape.reserve(draft(), place)
     refused = tape.undelivered[0]
