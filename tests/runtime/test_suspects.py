@@ -69,13 +69,13 @@ def die_once(store: Store, name: str, commit_id: int) -> None:
 
 async def test_a_suspect_waits_unowned_while_other_runs_are_here(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
-    async with Engine(url, [suspect], worker=False) as client:
-        await client.start(suspect, id="s")
-    die_of_it(url, 2)
     gate.clear()
+    async with Engine(url, [holding, suspect], worker=False) as client:
+        await client.start(suspect, id="s")
+        die_of_it(url, 2)
+        await client.start(holding, id="h")  # claimed together with the suspect, which else might be through before it
     async with Engine(url, [holding, suspect], poll="50ms", hint="10ms") as engine:
-        other = await engine.start(holding)
-        run = engine.get("s")
+        other, run = engine.get("h"), engine.get("s")
 
         async def types() -> list[str]:
             return [event.type for event in await run.history()]
