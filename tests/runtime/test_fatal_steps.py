@@ -33,6 +33,44 @@ asyncio.run(main())
 """
 
 
+MANY = """
+import asyncio, sys
+from pathlib import Path
+import perdure
+
+URL, WHERE, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+
+def leave_once(n: int, k: int) -> None:
+    mark = FOLDER / "left"
+    if (n, k) == (20, 1) and not mark.exists():
+        mark.touch()
+        sys.exit(7)
+
+@perdure.step
+async def note(n: int, k: int) -> None:
+    with (FOLDER / "done").open("a") as done:
+        print(n, k, file=done)
+    if WHERE == "step":
+        leave_once(n, k)
+
+@perdure.workflow(unversioned=True)
+async def noting(n: int) -> int:
+    for k in range(3):
+        await note(n, k)
+        if WHERE == "body":
+            leave_once(n, k)
+    return n
+
+async def main():
+    async with perdure.Engine(URL, [noting], grace=60) as engine:
+        runs = [await engine.start(noting, 0, id="0")]
+        runs += await asyncio.gather(*(engine.start(noting, n, id=str(n)) for n in range(1, 40)))
+        print(sum(await asyncio.gather(*(run.result() for run in runs))))
+
+asyncio.run(main())
+"""
+
+
 class Alarm(BaseException):
     """No failure of a step: it means its whole process."""
 
@@ -90,3 +128,17 @@ async def test_a_step_that_exits_ends_a_few_workers_and_then_the_run_is_parked(t
         assert codes == [7, 7, 7, 1]
         assert await run.status() == Status.PARKED
         assert "SystemExit in step 'leave'" in str((await run.info()).detail)
+
+
+@pytest.mark.parametrize("where", ["body", "step"])
+def test_the_end_of_a_process_in_one_run_does_not_stop_those_it_goes_on_with(
+    tmp_path: Path, spawn: Spawner, where: str
+) -> None:
+    """They are handed over at once, not when the time for steps in flight is over."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    assert spawn.python(MANY, url, where, str(tmp_path)).finish(20).code == 7
+    second = spawn.python(MANY, url, where, str(tmp_path)).finish(20)
+    assert (second.code, second.out.strip()) == (0, str(sum(range(40))))
+    done = (tmp_path / "done").read_text().splitlines()
+    assert len(set(done)) == 120
+    assert len(done) - 120 <= (1 if where == "step" else 0), "only the step that ended the process is done again"

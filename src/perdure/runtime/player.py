@@ -69,15 +69,8 @@ class Player(ABC):
     # -- deliveries ----------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Deliver what can be delivered, then start what the body asked for."""
-        if self._pumping or self.gone:
-            return
-        self._pumping = True
-        try:
-            exhausted = self._deliver()
-        finally:
-            self._pumping = False
-        if exhausted and not self.gone:
+        """Deliver what can be delivered, then start what the body asked for: a turn alone."""
+        if self.think():
             self.act()
             self.rest()
 
@@ -115,7 +108,7 @@ class Player(ABC):
         return True
 
     def think(self) -> bool:
-        """Second stage of a turn: let the body run, and deliver what else there is. Whether there is a third."""
+        """Second stage of a turn: let the body run, and deliver what else there is. Whether the next stage may come."""
         if self._pumping or self.gone:
             return False
         self._pumping = True

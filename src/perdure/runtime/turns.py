@@ -48,6 +48,10 @@ class Participant(Protocol):
         """End, or wait."""
         ...
 
+    def pump_soon(self) -> None:
+        """Take a turn alone, in a callback of its own."""
+        ...
+
 
 class Turns:
     """See the module. Turns are taken in plain callbacks: no body runs inside a task of the engine's loop."""
@@ -68,9 +72,21 @@ class Turns:
         self._due.append(run)
 
     def take(self) -> None:
-        """Let all who have joined go on. What goes wrong in one run is no matter of the others."""
+        """Let all who have joined go on. What goes wrong in one run is no matter of the others.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: raised by a body or a step. The others go on alone then.
+        """
         due = self._due.copy()
         self._due.clear()
+        try:
+            self._take(due)
+        except BaseException:
+            for run in due:
+                run.pump_soon()
+            raise
+
+    def _take(self, due: list[Participant]) -> None:
         heard: list[Participant] = []
         for run in due:
             try:

@@ -48,6 +48,9 @@ class Run:
     def rest(self) -> None:
         self._stage("rest")
 
+    def pump_soon(self) -> None:
+        self._told.append(f"pump {self.id}")
+
 
 class Sink:
     """A writer that keeps what it gets, in order."""
@@ -174,6 +177,17 @@ def test_the_order_of_one_log_is_that_of_its_recording(turns: Turns, early: bool
     turns.take()
     seen = [event.name for event in log.undelivered]
     assert seen == (["first", "early", "last"] if early else ["first"])
+
+
+@pytest.mark.parametrize("stage", ["hear", "think", "act", "rest"])
+def test_when_one_ends_the_process_the_others_go_on_alone(turns: Turns, stage: str) -> None:
+    told: list[str] = []
+    turns.join(Run("a", told))
+    turns.join(Run("bad", told, **{stage: raising(SystemExit(7))}))
+    turns.join(Run("b", told))
+    with pytest.raises(SystemExit):
+        turns.take()
+    assert told[-3:] == ["pump a", "pump bad", "pump b"]
 
 
 def test_a_step_that_ends_the_process_leaves_nothing_waiting(turns: Turns) -> None:
