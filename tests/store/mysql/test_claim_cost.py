@@ -40,6 +40,30 @@ def fill(store: Store, prefix: str, count: int) -> None:
         assert store.commit(part) == [COMMITTED] * len(part)
 
 
+def test_the_runs_of_dead_workers_are_looked_for_by_their_owner(store: Store) -> None:
+    """However many workers there are, and whatever the server believes of an index that is null nearly everywhere."""
+    fill(store, "many", 1500)
+    for number in range(40):
+        store.register(worker(f"w{number}", store.now(), 1 if number < 5 else 60_000_000))
+    request = ClaimRequest("w10", ("default",), ("0 order",), 5)
+    store.claim(request, claims_for("w10"))
+    with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
+        link.query("analyze table run", ())
+    work = {
+        "claim": lambda: store.claim(request, claims_for("w10")),
+        "demand": lambda: store.catalog.demand(("default",), store.now()),
+        "sweep": store.sweep,
+        "claim, with workers that are gone": lambda: store.claim(request, claims_for("w10")),
+        "demand, with workers that are gone": lambda: store.catalog.demand(("default",), store.now()),
+    }
+    cost = {}
+    for what, do in work.items():
+        before = reads(store)
+        do()
+        cost[what] = reads(store) - before
+    assert max(cost.values()) <= 600, cost
+
+
 def test_what_is_not_claimed_costs_nothing(store: Store, open_more: Callable[[], Store]) -> None:
     fill(store, "few", 20)
     first = open_more()

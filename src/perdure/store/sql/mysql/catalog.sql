@@ -18,7 +18,9 @@ select min(f.code) from (
 ) as f
 
 -- bereft_codes: the codes of runs whose worker is gone, and since when the first is
-select r.code, min(r.updated_at) from run as r
-inner join worker as w on r.owner = w.id
+select straight_join
+    r.code, min(r.updated_at)
+from worker as w
+inner join run as r force index (run_owner) on w.id = r.owner
 where w.state <> 'live' and r.queue in (?1)
 group by r.code

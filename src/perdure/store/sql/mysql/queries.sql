@@ -323,27 +323,25 @@ where
         where r.due_queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4
     )
 
--- bereft: runs of a queue whose owner is gone
-select
-    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
-from run
-where
-    owner in (select w.id from worker as w where w.state <> 'live')
-    and queue = ?1
-    and code in (?2)
-order by case when ?3 is null then -priority else updated_at - priority * ?3 end, no
+-- bereft: runs of a queue whose owner is gone. From the owner to its runs, whatever the server would do: it believes
+-- that an owner has as many runs as have none, and reads all of them as soon as there are a few workers
+select straight_join
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+from (select distinct w.id from worker as w where w.state <> 'live') as gone
+inner join run as r force index (run_owner) on gone.id = r.owner
+where r.queue = ?1 and r.code in (?2)
+order by case when ?3 is null then -r.priority else r.updated_at - r.priority * ?3 end, r.no
 for update skip locked
 
 -- stranded: runs of a queue whose owner is gone since before a time
-select
-    no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
-    input_digest, tags, detail, created_at, updated_at, partition_key, version_id
-from run
-where
-    queue = ?1
-    and owner in (select w.id from worker as w where w.state <> 'live' and w.expires_at <= ?2)
-order by no
+select straight_join
+    r.no, r.id, r.workflow, r.workflow_version, r.status, r.queue, r.priority, r.wake_at, r.owner, r.epoch, r.inbox_n,
+    r.deadline_at, r.input_digest, r.tags, r.detail, r.created_at, r.updated_at, r.partition_key, r.version_id
+from (select distinct w.id from worker as w where w.state <> 'live' and w.expires_at <= ?2) as gone
+inner join run as r force index (run_owner) on gone.id = r.owner
+where r.queue = ?1
+order by r.no
 for update skip locked
 
 -- numbered: one run with its number, unless somebody else is claiming it
