@@ -49,14 +49,14 @@ def test_the_runs_of_dead_workers_are_looked_for_by_their_owner(store: Store) ->
     store.claim(request, claims_for("w10"))
     with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
         link.query("analyze table run", ())
-    work = {
+    work: dict[str, Callable[[], object]] = {
         "claim": lambda: store.claim(request, claims_for("w10")),
         "demand": lambda: store.catalog.demand(("default",), store.now()),
         "sweep": store.sweep,
         "claim, with workers that are gone": lambda: store.claim(request, claims_for("w10")),
         "demand, with workers that are gone": lambda: store.catalog.demand(("default",), store.now()),
     }
-    cost = {}
+    cost: dict[str, int] = {}
     for what, do in work.items():
         before = reads(store)
         do()
