@@ -55,6 +55,8 @@ async def note(n: int, k: int) -> None:
 
 @perdure.workflow(unversioned=True)
 async def noting(n: int) -> int:
+    if WHERE == "start":
+        leave_once(n, 1)
     for k in range(3):
         await note(n, k)
         if WHERE == "body":
@@ -130,14 +132,14 @@ async def test_a_step_that_exits_ends_a_few_workers_and_then_the_run_is_parked(t
         assert "SystemExit in step 'leave'" in str((await run.info()).detail)
 
 
-@pytest.mark.parametrize("where", ["body", "step"])
+@pytest.mark.parametrize("where", ["start", "body", "step"])
 def test_the_end_of_a_process_in_one_run_does_not_stop_those_it_goes_on_with(
     tmp_path: Path, spawn: Spawner, where: str
 ) -> None:
     """They are handed over at once, not when the time for steps in flight is over."""
     url = f"sqlite:///{tmp_path}/m.db"
-    assert spawn.python(MANY, url, where, str(tmp_path)).finish(20).code == 7
-    second = spawn.python(MANY, url, where, str(tmp_path)).finish(20)
+    assert spawn.python(MANY, url, where, str(tmp_path)).finish(12).code == 7
+    second = spawn.python(MANY, url, where, str(tmp_path)).finish(12)
     assert (second.code, second.out.strip()) == (0, str(sum(range(40))))
     done = (tmp_path / "done").read_text().splitlines()
     assert len(set(done)) == 120

@@ -197,4 +197,14 @@ MUTANTS = (
         'f"{self.run.run_id}:{self.id}" if caller is None else caller.key', 'f"{self.run.run_id}:{self.id}"',
         "tests/elsewhere/test_same_as_here.py::test_arguments_and_what_a_step_knows_of_itself",
     ),
+    Mutant(
+        "a run that leaves overtakes what its steps have recorded", "runtime/tape.py",
+        'never delivered."""\n        self._outbox.flush()', 'never delivered."""',
+        "tests/unit/runtime/test_turns.py::test_the_order_of_one_log_is_that_of_its_recording[False]",
+    ),
+    Mutant(
+        "whoever ends the process leaves the others behind", "runtime/turns.py",
+        "run.pump_soon()\n            raise", "pass\n            raise",
+        "tests/runtime/test_fatal_steps.py::test_the_end_of_a_process_in_one_run_does_not_stop_those_it_goes_on_with[start]",
+    ),
 )  # fmt: skip
