@@ -112,12 +112,3 @@ async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[
     flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]
     async with perdure.Engine(url, flows, lease="2s", grace=0, max_bytes=200_000_000) as opened:
         yield opened
-
-
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of an empty database, on each of them per commit: for cases of what a store decides."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/case.db"
-    place: str = request.getfixturevalue("new_database")(request.param).url
-    return place

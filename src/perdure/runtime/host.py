@@ -89,6 +89,9 @@ class Guest(Protocol):
 class Host:
     """The resident runs of one worker, and the services they share."""
 
+    logger: logging.Logger = logging.getLogger("perdure.run")
+    python: str = f"{sys.version_info.major}.{sys.version_info.minor}"
+
     def __init__(
         self, *, store: Store, writer: Writer, reader: StoreThread, loop: asyncio.AbstractEventLoop, settings: Settings,
         codec: Codec, workflows: WorkflowRegistry, steps: StepRegistry, waiters: Waiters, commit_ids: CommitIds,
@@ -107,8 +110,6 @@ class Host:
         self.waiters = waiters
         waiters.is_here = self._is_here
         self.commit_ids = commit_ids
-        self.logger: logging.Logger = logging.getLogger("perdure.run")
-        self.python: str = f"{sys.version_info.major}.{sys.version_info.minor}"
         self.now: Callable[[], int] = store.now
         self.luck = random
         self.threads: ThreadPool = ThreadPool("perdure-step", settings.threads, loop)

@@ -114,10 +114,7 @@ class Player(ABC):
         self._pumping = True
         exhausted = True
         try:
-            try:
-                self.execution.turn()
-            except BaseException as error:  # noqa: BLE001 - sorted out there
-                self._caught(error)
+            self._run_body()
             if self.tape.undelivered or not self._live:
                 exhausted = self._deliver()
         finally:

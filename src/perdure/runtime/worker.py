@@ -302,7 +302,8 @@ class Worker:
         """Take a run whose log before the claim is ``history``."""
         change = claimed.append.change
         if change is not None and self._is_ours(change.owner):
-            self._reside(claimed.row, change.epoch, [*history, *claimed.append.events])
+            run = self._begin(claimed.row, change.epoch, [*history, *claimed.append.events])
+            self.host.turns.join_soon(run)
 
     def _is_ours(self, owner: str | None) -> bool:
         """Whether a claim still counts: not if it was made by an incarnation that has been declared dead since."""
@@ -318,9 +319,6 @@ class Worker:
     def _take_later(self, claimed: Claimed) -> None:
         if self.running:
             self.host.loop.create_task(self._take(claimed))
-
-    def _reside(self, row: RunRow, epoch: int, events: Sequence[Event]) -> None:
-        self.host.turns.join_soon(self._begin(row, epoch, events))
 
     def _house(self, row: RunRow, epoch: int, events: Sequence[Event]) -> ResidentRun:
         run = ResidentRun(self.host, row, epoch, events[-1], events[0])

@@ -26,14 +26,6 @@ from tests.process import Child, Spawner
 NAMES = [queue.name for queue in QUEUES]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/storm.db"
-    place: str = request.getfixturevalue("new_database")(request.param).url
-    return place
-
-
 class Fleet:
     """Three workers, of which one is killed and replaced time and again."""
 
