@@ -203,24 +203,21 @@ async def end_of(connection: Connection, run_id: str) -> End | None:
         seen = row
 
 
-async def when_ended(connection: Connection, run_id: str, *, is_new: bool) -> End:
+async def when_ended(connection: Connection, run_id: str) -> End:
     """Wait until a run is at rest. While the database is away nobody knows, and whoever waits goes on waiting.
 
     Args:
         connection: an open one.
         run_id: id of the run.
-        is_new: it was recorded just now by this engine.
 
     Raises:
         RunNotFound, StoreCorrupt: see `end_of`.
         StoreError: the store has failed for good, or was closed.
     """
-    if not is_new:
-        possible(run_id)
+    possible(run_id)
     while True:
         connection.check()
-        end: End | None = await connection.waiters.wait(run_id, is_new=is_new)
-        is_new = False
+        end: End | None = await connection.waiters.wait(run_id)
         try:
             end = end or await end_of(connection, run_id)
         except StoreUnavailable as error:

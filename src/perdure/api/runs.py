@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from perdure.api import reading
 from perdure.api.forking import fork
-from perdure.api.joining import record_async, run_id
+from perdure.api.joining import record_async, run_id, split
 from perdure.api.many import start_many
 from perdure.api.operations import Operations
 from perdure.api.outcome import outcome_of
@@ -35,7 +35,8 @@ class Runs(Operations):
     def starts(self) -> Starts:
         """What starts runs. Internal."""
         self.connection  # noqa: B018 - raises if the engine is not open
-        return cast("Starts", self._starts)
+        assert self._starts is not None  # noqa: S101 - it comes with the connection
+        return self._starts
 
     @overload
     async def start(
@@ -165,8 +166,12 @@ class Runs(Operations):
 
         Raises what `start` and `Run.result` raise. The run goes on if the wait is given up.
         """
-        handle: Run[Any] = await self.start(workflow, *args, **options)
-        return await self.await_result(handle.id, is_new=handle.is_new)
+        chosen, arguments = split(options)
+        started = await self.starts.start(workflow, args, arguments, chosen, until_end=True)
+        if started.end is None:
+            return await self.await_result(started.run_id)
+        row, last = started.end
+        return outcome_of(row, last, self.connection.codec, self._workflows.get(row.workflow))
 
     async def fork(
         self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
@@ -201,8 +206,8 @@ class Runs(Operations):
         """Return a handle on a run by its id, without looking whether it exists."""
         return Run(self, run_id)
 
-    async def await_result(self, run_id: str, *, is_new: bool = False) -> Any:
-        """Wait for a run's end; see `Run.result`. A run that is new was recorded just now by this engine. Internal."""
+    async def await_result(self, run_id: str) -> Any:
+        """Wait for a run's end; see `Run.result`. Internal."""
         connection = self.connection
-        row, last = await reading.when_ended(connection, run_id, is_new=is_new)
+        row, last = await reading.when_ended(connection, run_id)
         return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.api.binding import NO_WISH, Binder, Bound, Wish
 from perdure.api.decorators import Workflow
@@ -12,6 +13,7 @@ from perdure.errors import UsageError
 from perdure.kernel.definition import NO_VERSION
 from perdure.model.code import UNBOUND
 from perdure.model.write import Committed, Counted, Existing, Outdated
+from perdure.runtime.connection import Answer, Ending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,20 +24,35 @@ if TYPE_CHECKING:
     from perdure.model.write import Create, Outcome
     from perdure.runtime.connection import Connection
     from perdure.runtime.registry import WorkflowRegistry
+    from perdure.runtime.waiters import End
     from perdure.runtime.worker import Worker
 
 _TRIES: Final = 100
 _ANY: Final = Bound(UNBOUND, NO_VERSION, None, None)
 
 
+class Ended(NamedTuple):
+    """A new run was recorded, and is at rest."""
+
+    end: End | None
+    """None: it left this process, or nobody knows."""
+
+
 class Started:
-    """What became of a start: the id of the run, and whether this start recorded it."""
+    """What became of a start.
 
-    __slots__ = ("is_new", "run_id")
+    Attributes:
+        run_id: id of the run.
+        is_new: whether this start recorded it.
+        end: how it ended, if that was waited for and is known.
+    """
 
-    def __init__(self, run_id: str, *, is_new: bool = False) -> None:
+    __slots__ = ("end", "is_new", "run_id")
+
+    def __init__(self, run_id: str, *, is_new: bool = False, end: End | None = None) -> None:
         self.run_id: str = run_id
         self.is_new: bool = is_new
+        self.end: End | None = end
 
 
 class Call:
@@ -89,43 +106,65 @@ class Starts:
         self._counted = counted
 
     async def start(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
-    ) -> Started:
-        """Record a run; see `Engine.start`."""
+        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any], *,
+        until_end: bool = False,
+    ) -> Started:  # fmt: skip
+        """Record a run; see `Engine.start`. With ``until_end`` also wait until it has ended, if it is a new one."""
         call = self._call(workflow, args, kwargs, options)
         await self._make_known(call)
         for _ in range(_TRIES):
             bound = self.binder.at_hand(call.name, call.definition, call.wish, call.run_id)
             if bound is None:
                 bound = await self.binder.bound(call.name, call.definition, call.wish, call.run_id)
-            create, outcome = await self._record(call, bound)
+            create, outcome = await self._record(call, bound, until_end=until_end)
             if not isinstance(outcome, Outdated):
                 return await self._answer(call, create, outcome)
             self.binder.forget(call.name)
         message = f"versions of {call.name} change too fast for a run to be started"
         raise UsageError(message, hint="try again")
 
-    async def _record(self, call: Call, bound: Bound) -> tuple[Create, Outcome]:
-        connection, worker = self._connection, self._worker
-        queue = call.options["queue"]
-        own = worker if queue in self._served and queue not in self._counted else None
-        if own is not None and not (own.has_room and own.carries(call.name, bound.version_id)):
+    async def _record(self, call: Call, bound: Bound, *, until_end: bool) -> tuple[Create, Outcome | Ended]:
+        loop, connection, writer = asyncio.get_running_loop(), self._connection, self._connection.writer
+        own = self._owner(call, bound)
+        while True:
+            create = self._prepared(call, bound, own)
+            ending = Ending(loop, connection.waiters, self._recorded) if until_end else None
+            answer = ending or Answer(loop)
+            if own is not None and create.row.owner is not None:
+                own.create(create, answer)
+            else:
+                if writer.is_full:
+                    await writer.room()
+                writer.submit(create, answer)
+            try:
+                outcome = await connection.answered(answer.future)
+            finally:
+                if ending is not None:
+                    ending.give_up(create.row.id)
+            if ending is not None and ending.is_recorded:
+                return create, Ended(outcome)
+            if not isinstance(outcome, Counted):
+                return create, outcome
+            self._counted.add(create.row.queue)  # nothing is recorded: its queue hands its runs out by itself
             own = None
-        create = self._prepared(call, bound, own)
-        if own is None or create.row.owner is None:
-            return create, await connection.write(create)
-        outcome = await connection.answered(own.create(create))
-        if isinstance(outcome, Counted):  # nothing is recorded: its queue hands its runs out by itself
-            self._counted.add(queue)
-            create = self._prepared(call, bound, None)
-            outcome = await connection.write(create)
-        return create, outcome
 
-    async def _answer(self, call: Call, create: Create, outcome: Outcome) -> Started:
+    def _owner(self, call: Call, bound: Bound) -> Worker | None:
+        """Return the worker that a run is claimed for as it is created."""
+        worker, queue = self._worker, call.options["queue"]
+        if worker is None or queue not in self._served or queue in self._counted:
+            return None
+        return worker if worker.has_room and worker.carries(call.name, bound.version_id) else None
+
+    def _recorded(self, create: Create) -> None:
+        if self._worker is not None and create.row.owner is None:
+            self._worker.want_claim()
+
+    async def _answer(self, call: Call, create: Create, outcome: Outcome | Ended) -> Started:
         if isinstance(outcome, Committed):
-            if self._worker is not None and create.row.owner is None:
-                self._worker.want_claim()
+            self._recorded(create)
             return Started(create.row.id, is_new=True)
+        if isinstance(outcome, Ended):
+            return Started(create.row.id, is_new=True, end=outcome.end)
         if isinstance(outcome, Existing) and (holder := found_by_key(create, outcome)) is not None:
             return Started(holder)
         await check_existing(self._connection, create, outcome, call.definition)
@@ -168,19 +207,20 @@ class Starts:
 
     def _resolve(self, workflow: Any) -> tuple[str, WorkflowDefinition | None]:
         if isinstance(workflow, Workflow):
-            known = self._workflows.get(workflow.name)
+            definition = workflow.definition
+            known = self._workflows.get(definition.name)
             if known is None:
-                workflow.definition.check_registrable()
-            elif known is not workflow.definition:
-                message = f"another workflow is registered under the name {workflow.name!r}"
+                definition.check_registrable()
+            elif known is not definition:
+                message = f"another workflow is registered under the name {definition.name!r}"
                 raise UsageError(message)
-            return workflow.name, workflow.definition
+            return definition.name, definition
         if not isinstance(workflow, str) or not workflow:
             message = f"start() takes a workflow or its name, not {workflow!r}"
             raise UsageError(message, hint="decorate the function with @perdure.workflow")
-        definition = self._workflows.get(workflow)
-        if definition is None and self._workflows:
+        found = self._workflows.get(workflow)
+        if found is None and self._workflows:
             known_names = ", ".join(sorted(self._workflows))
             message = f"no workflow is named {workflow!r} here; there are: {known_names}"
             raise UsageError(message)
-        return workflow, definition
+        return workflow, found

@@ -270,7 +270,10 @@ class Execution(Requests):
         self.loop.drain()
         root = self._root
         if root is not None and root.done():
-            self._wind_up(root)
+            if len(self.loop.tasks) == 1 and not self.loop.generators:  # nearly always: there is nothing but the body
+                self.outcome = self.outcome or self._end(root)
+            else:
+                self._wind_up(root)
 
     def _wind_up(self, root: RunTask) -> None:
         while self.outcome is None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from perdure.model.write import Committed
 
 if TYPE_CHECKING:
-    import asyncio
-
     from perdure.model.write import Create, Outcome
+    from perdure.runtime.connection import Answer
 
 
 class Parent(Protocol):
@@ -23,14 +22,15 @@ class Parent(Protocol):
 class Adoption:
     """Waits for the record of such a run, and tells the caller of the start."""
 
-    __slots__ = ("future", "parent")
+    __slots__ = ("answer", "parent")
 
-    def __init__(self, parent: Parent, future: asyncio.Future[Outcome]) -> None:
+    def __init__(self, parent: Parent, answer: Answer) -> None:
         self.parent: Parent = parent
-        self.future: asyncio.Future[Outcome] = future
+        self.answer: Answer = answer
 
     def settled(self, write: Create, outcome: Outcome) -> None:
         """Take the writer's answer."""
-        if not self.future.done():
-            self.future.set_result(outcome)
-        self.parent.created(write, recorded=type(outcome) is Committed)
+        try:
+            self.parent.created(write, recorded=type(outcome) is Committed)
+        finally:
+            self.answer.settled(write, outcome)

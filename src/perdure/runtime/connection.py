@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import StoreError
+from perdure.model.write import Committed
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.waiters import Waiters
 from perdure.store.writer import StoreThread, Writer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.codec.base import Codec
-    from perdure.model.write import Outcome, Write
+    from perdure.model.write import Create, Outcome, Write
     from perdure.store.base import Store
 
 logger: logging.Logger = logging.getLogger("perdure.store")
@@ -34,7 +35,7 @@ class Connection:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: StoreError | None = None
         """Set when the store has failed for good: nothing is written any more, so nobody must wait for it."""
-        self._awaited: set[asyncio.Future[Outcome]] = set()
+        self._awaited: set[asyncio.Future[Any]] = set()
 
     async def open(self) -> None:
         """Connect. Raises what `Store.open` raises."""
@@ -66,9 +67,10 @@ class Connection:
             await self.writer.room()
         answer = Answer(asyncio.get_running_loop())
         self.writer.submit(write, answer)
-        return await self.answered(answer.future)
+        outcome: Outcome = await self.answered(answer.future)
+        return outcome
 
-    async def answered(self, future: asyncio.Future[Outcome]) -> Outcome:
+    async def answered(self, future: asyncio.Future[Any]) -> Any:
         """Wait for the answer to a write. The write goes on when its caller gives up: it may be committed already.
 
         Raises:
@@ -103,9 +105,47 @@ class Answer:
     __slots__ = ("future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[Outcome] = loop.create_future()
+        self.future: asyncio.Future[Any] = loop.create_future()
 
     def settled(self, write: Any, outcome: Outcome) -> None:  # noqa: ARG002 - there is only one
         """Take the writer's answer."""
         if not self.future.done():
             self.future.set_result(outcome)
+
+
+class Ending(Answer):
+    """Waits until the run that a create records is at rest; if it records none, for the answer to the create.
+
+    Whoever starts a run to wait for it is woken once, not twice.
+
+    Args:
+        loop: the engine's.
+        waiters: answer the future once the run is recorded.
+        on_recorded: called when it is.
+
+    Attributes:
+        is_recorded: whether it is.
+    """
+
+    __slots__ = ("_on_recorded", "_waiters", "is_recorded")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, waiters: Waiters, on_recorded: Callable[[Create], None]
+    ) -> None:
+        super().__init__(loop)
+        self._waiters = waiters
+        self._on_recorded = on_recorded
+        self.is_recorded: bool = False
+
+    def settled(self, write: Create, outcome: Outcome) -> None:
+        """Take the writer's answer."""
+        if type(outcome) is not Committed:
+            super().settled(write, outcome)
+            return
+        self.is_recorded = True
+        self._on_recorded(write)
+        self._waiters.add(write.row.id, self.future, is_new=True)
+
+    def give_up(self, run_id: str) -> None:
+        """Wait no more."""
+        self._waiters.discard(run_id, self.future)

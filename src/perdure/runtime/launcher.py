@@ -54,7 +54,8 @@ class Launcher:
 
     def __init__(self, run: Owner) -> None:
         self._run = run
-        self._alarm = Alarm(run.host.loop, run.host.now, self._is_wanted, self.wake_due)
+        self._alarm: Alarm | None = None
+        """None before a time was waited for: most runs never do."""
         self.gated: list[Operation] = []
         self.fetching: bool = False
         self.holding_all: bool = False
@@ -70,12 +71,15 @@ class Launcher:
         """Begin an attempt of a step, or wait for its time."""
         run = self._run
         if operation.next_at and operation.next_at > run.host.now():
-            self._alarm.push(operation.next_at, operation)
+            self.wake(operation, operation.next_at)
         else:
             run.attempts.start(operation)
 
     def wake(self, operation: Operation, due: int) -> None:
         """Remember when an operation is due."""
+        if self._alarm is None:
+            host = self._run.host
+            self._alarm = Alarm(host.loop, host.now, self._is_wanted, self.wake_due)
         self._alarm.push(due, operation)
 
     def record(self, draft: Draft) -> None:
@@ -151,17 +155,17 @@ class Launcher:
 
     def set_deadline(self, due: int) -> None:
         """End the run as timed out at ``due``."""
-        self._alarm.push(due, Deadline(self._run.execution))
+        self.wake(Deadline(self._run.execution), due)
 
     @property
     def next_due(self) -> int | None:
         """When there is something to do next; None when no time is waited for."""
-        return self._alarm.next_due
+        return None if self._alarm is None else self._alarm.next_due
 
     def wake_due(self) -> None:
         """Start or record what is due by now. A run that was idle is so no longer."""
         run = self._run
-        if run.gone or run.leaving or run.tape.recorder.closed:
+        if run.gone or run.leaving or run.tape.recorder.closed or self._alarm is None:
             return
         now = self.now()
         for operation in self._alarm.take_due(now):
@@ -173,7 +177,8 @@ class Launcher:
 
     def cancel(self) -> None:
         """Start nothing any more."""
-        self._alarm.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
         self.gated.clear()
 
     def release(self) -> None:

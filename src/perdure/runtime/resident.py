@@ -70,8 +70,10 @@ class ResidentRun(Player):
 
     def begin(self, events: Sequence[Event]) -> None:
         """Take the log so far, all of it durable. The body starts with the run's first turn."""
-        self.tape.load(history.effective(events))
-        if len(events) > 2:  # more than started and claimed
+        if len(events) == 2:  # nothing but started and claimed
+            self.tape.load(events)
+        else:
+            self.tape.load(history.effective(events))
             self._replayed = history.summarise(events)
             self.inbox_seen = self._replayed.consumed
             self.sendings = self._replayed.sendings

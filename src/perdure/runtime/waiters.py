@@ -41,27 +41,41 @@ class Waiters:
         self._new: list[str] = []
         self._wake: asyncio.Event | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._closed = False
         self.is_here: Callable[[str], bool] = _nowhere
         """Whether a run executes in this process, and so tells by itself."""
 
-    async def wait(self, run_id: str, *, is_new: bool = False) -> End | None:
-        """Wait until the run is at rest; giving up harms nobody else.
-
-        Args:
-            run_id: id of the run.
-            is_new: it was recorded just now and cannot have ended: there is no need to look at once.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[End | None] = loop.create_future()
-        waiting = self._futures.setdefault(run_id, set())
-        waiting.add(future)
-        if not self.is_here(run_id):
-            self._look_at(None if is_new else run_id, loop)
+    async def wait(self, run_id: str) -> End | None:
+        """Wait until the run is at rest; giving up harms nobody else."""
+        future: asyncio.Future[End | None] = asyncio.get_running_loop().create_future()
+        self.add(run_id, future)
         try:
             return await future
         finally:
+            self.discard(run_id, future)
+
+    def add(self, run_id: str, future: asyncio.Future[End | None], *, is_new: bool = False) -> None:
+        """Have a future answered once the run is at rest; after `close` at once, with None.
+
+        Args:
+            run_id: id of the run.
+            future: to be answered.
+            is_new: it was recorded just now and cannot have ended: there is no need to look at once.
+        """
+        if self._closed:
+            if not future.done():
+                future.set_result(None)
+            return
+        self._futures.setdefault(run_id, set()).add(future)
+        if not self.is_here(run_id):
+            self._look_at(None if is_new else run_id, future.get_loop())
+
+    def discard(self, run_id: str, future: asyncio.Future[End | None]) -> None:
+        """Answer a future no more."""
+        waiting = self._futures.get(run_id)
+        if waiting is not None:
             waiting.discard(future)
-            if not waiting and self._futures.get(run_id) is waiting:
+            if not waiting:
                 del self._futures[run_id]
 
     def fail(self, error: Exception) -> None:
@@ -79,6 +93,7 @@ class Waiters:
 
     async def close(self) -> None:
         """Stop watching. Whoever still waits looks for himself, and finds the store closed."""
+        self._closed = True
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from perdure.model.event import Event
     from perdure.model.run import Heartbeat, RunRow
-    from perdure.model.write import Create, Outcome
+    from perdure.model.write import Create
+    from perdure.runtime.connection import Answer
     from perdure.runtime.host import Host
     from perdure.runtime.hosts.plan import Plan
     from perdure.runtime.service import Service
@@ -193,13 +194,11 @@ class Worker:
         """Return the event by which this worker claims a run in the transaction that creates it."""
         return claim_draft(self._claimant, _PENDING, version, now)
 
-    def create(self, create: Create) -> asyncio.Future[Outcome]:
+    def create(self, create: Create, answer: Answer) -> None:
         """Record a run that is claimed in the same transaction, and execute it once it is recorded."""
-        future: asyncio.Future[Outcome] = self.host.loop.create_future()
         self.host.reserved += 1
         self._on_the_way.add(create.row.id)
-        self.host.writer.submit(create, Adoption(self, future))
-        return future
+        self.host.writer.submit(create, Adoption(self, answer))
 
     def created(self, create: Create, *, recorded: bool) -> None:
         """Execute a run this worker has just created and claimed; or forget it, if it was there already."""
