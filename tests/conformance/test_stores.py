@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -17,44 +16,9 @@ from perdure.store.instrumented import Instrumented
 from perdure.store.memory import MemoryStore
 from perdure.store.sqlite import SqliteStore
 from perdure.testing.conformance import StoreConformance
-from tests.servers.fixtures import Database, DatabaseServer
-from tests.servers.postgres import Postgres
+from tests.servers.fixtures import Database
 
 Request = pytest.FixtureRequest
-
-
-@pytest.fixture(scope="session")
-def template(shared_servers: Callable[[str], DatabaseServer]) -> Callable[[str], str]:
-    """Give a function from a kind of PostgreSQL to the name of a database in which a store was opened, and no more."""
-
-    @cache
-    def made(kind: str) -> str:
-        server = shared_servers(kind)
-        name = server.new_database()
-        store = open_store(server.url(name), StoreOptions())
-        store.open()
-        store.close()
-        return name
-
-    return made
-
-
-@pytest.fixture
-def new_store(
-    shared_servers: Callable[[str], DatabaseServer], template: Callable[[str], str]
-) -> Iterator[Callable[[str], Database]]:
-    """Give a function from a kind of PostgreSQL to an empty store: making the tables takes longer than most tests."""
-    made: list[Database] = []
-
-    def make(kind: str) -> Database:
-        server = shared_servers(kind)
-        assert isinstance(server, Postgres)
-        made.append(Database(server, server.new_database(template(kind))))
-        return made[-1]
-
-    yield make
-    for database in made:
-        database.drop()
 
 
 def memory(request: Request) -> Callable[[], Store]:

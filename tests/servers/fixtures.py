@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from perdure.store.base import StoreOptions, open_store
 from tests.servers import programs
 from tests.servers.certificate import Certificate, make_certificate
 from tests.servers.mariadb import Mariadb
@@ -146,6 +148,40 @@ def new_database(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[Ca
     def make(kind: str) -> Database:
         server = shared_servers(kind)
         made.append(Database(server, server.new_database()))
+        return made[-1]
+
+    yield make
+    for database in made:
+        database.drop()
+
+
+@pytest.fixture(scope="session")
+def template(shared_servers: Callable[[str], DatabaseServer]) -> Callable[[str], str]:
+    """Give a function from a kind of PostgreSQL to the name of a database in which a store was opened, and no more."""
+
+    @cache
+    def made(kind: str) -> str:
+        server = shared_servers(kind)
+        name = server.new_database()
+        store = open_store(server.url(name), StoreOptions())
+        store.open()
+        store.close()
+        return name
+
+    return made
+
+
+@pytest.fixture
+def new_store(
+    shared_servers: Callable[[str], DatabaseServer], template: Callable[[str], str]
+) -> Iterator[Callable[[str], Database]]:
+    """Give a function from a kind of PostgreSQL to an empty store: making the tables takes longer than most tests."""
+    made: list[Database] = []
+
+    def make(kind: str) -> Database:
+        server = shared_servers(kind)
+        assert isinstance(server, Postgres)
+        made.append(Database(server, server.new_database(template(kind))))
         return made[-1]
 
     yield make

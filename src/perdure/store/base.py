@@ -51,6 +51,8 @@ class Capabilities(NamedTuple):
     """Other processes may use the same store at the same time."""
     file: str | None = None
     """The one file it is in: no code of users may run inside its transactions."""
+    sends: bool = False
+    """A batch can be on its way while nobody waits for it: the store is a `Sender`."""
     tables: str | None = None
     """What stands before the name of its tables, for a connection of users to the same database, in whose transactions
     the engine may write; None where it may not. With it the store is `Joinable`."""
@@ -203,6 +205,66 @@ class Store(Protocol):
 
     def change_count(self) -> int:
         """Return a number that differs from an earlier one when another process has written since. A hint; cheap."""
+        ...
+
+
+class Flight(Protocol):
+    """A batch that is being committed while nobody waits. Used on one thread."""
+
+    error: Exception | None
+    """Why it is over, if that is not because all of it was committed."""
+    landed: Callable[[], None]
+    """Called when all of it was committed. May be set."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, in one way or another."""
+        ...
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """How each write ended, when it is over without an error."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """When it is to be ended by `expire`, in seconds of the monotonic clock."""
+        ...
+
+    @property
+    def unsent(self) -> bool:
+        """Whether `advance` is to be called when the file can be written to, too."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the file that becomes readable when `advance` has something to do."""
+        ...
+
+    def advance(self) -> bool:
+        """Do what can be done without a wait, and return whether it is over."""
+        ...
+
+    def expire(self) -> None:
+        """End it: it has taken too long."""
+        ...
+
+    def abandon(self) -> None:
+        """End it without caring what becomes of the batch."""
+        ...
+
+
+class Sender(Store, Protocol):
+    """A store that can have a batch on its way while its caller does something else."""
+
+    def send(self, batch: Sequence[Write]) -> Flight | None:
+        """Begin what `commit` does, from the thread of an event loop; None where that would take a wait.
+
+        Until the flight is over nothing else is sent or committed. If it ends with an error, `land` must be called.
+        """
+        ...
+
+    def land(self, batch: Sequence[Write], flight: Flight) -> list[Outcome]:
+        """Do what is left to be done after a flight has ended with an error: what `commit` would have done then."""
         ...
 
 

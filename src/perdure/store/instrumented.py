@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Heartbeat, Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
-    from perdure.store.base import Capabilities, Decide, Joinable, Store
+    from perdure.store.base import Capabilities, Decide, Flight, Joinable, Sender, Store
     from perdure.store.catalog.base import Catalog
 
 P = ParamSpec("P")
@@ -68,13 +68,39 @@ class Instrumented:
         except Exception as error:
             self._raise(error)
             raise
+        self._count_commit(perf_counter() - began, None if outcomes is None else len(batch))
+        return outcomes
+
+    def send(self, batch: Sequence[Write]) -> Flight | None:
+        """See `perdure.store.base.Sender.send`."""
+        began = perf_counter()
+        try:
+            flight = cast("Sender", self.inner).send(batch)
+        except Exception as error:
+            self._raise(error)
+            raise
+        if flight is not None:
+            flight.landed = lambda: self._count_commit(perf_counter() - began, len(batch))
+        return flight
+
+    def land(self, batch: Sequence[Write], flight: Flight) -> list[Outcome]:
+        """See `perdure.store.base.Sender.land`."""
+        began = perf_counter()
+        try:
+            outcomes = cast("Sender", self.inner).land(batch, flight)
+        except Exception as error:
+            self._raise(error)
+            raise
+        self._count_commit(perf_counter() - began, len(batch))
+        return outcomes
+
+    def _count_commit(self, seconds: float, writes: int | None) -> None:
         self._commits += 1
-        self._commit_seconds += perf_counter() - began
-        if outcomes is None:
+        self._commit_seconds += seconds
+        if writes is None:
             self._refused += 1
         else:
-            self._writes += len(batch)
-        return outcomes
+            self._writes += writes
 
     def _raise(self, error: Exception) -> None:
         """Raise what ``error`` means; return if it is to be raised as it is."""

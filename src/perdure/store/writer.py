@@ -5,7 +5,9 @@ and make the next batch, so batches grow by themselves under load. Nobody is tol
 confirmed, and everybody is told in one turn of the event loop.
 
 Where a commit takes microseconds (`Capabilities.inline`) it runs on the event loop's own thread, which saves two thread
-hops. When the disk turns out to be slow, or another process holds the file, the writer goes to its thread.
+hops. When the disk turns out to be slow, or another process holds the file, the writer goes to its thread. Where a
+store can have a batch on its way (`Capabilities.sends`), the loop goes on meanwhile, and what goes wrong is for the
+thread; a large batch is taken in by halves, so that there is something to do for both from then on.
 
 * **W1** Writes are committed in the order of submission; but nobody waits behind one that is blocked by somebody
   else's transaction. It is tried again by itself, with pauses that grow to a second.
@@ -21,21 +23,25 @@ import queue
 import random
 import threading
 from collections import deque
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from perdure.errors import StoreError, StoreUnavailable
 from perdure.model.write import Blocked, Failed
+from perdure.store.watch import Watch, can_watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.model.write import Outcome, Write
-    from perdure.store.base import Store
+    from perdure.store.base import Flight, Sender, Store
 
 logger: logging.Logger = logging.getLogger("perdure.store")
 SLOW_COMMIT_S = 0.004
 """Above this, on average, commits leave the event loop's thread."""
+HALVED = 128
+"""A batch of so many writes is taken in by halves where the store can work meanwhile; a smaller one is not worth it."""
 
 
 class Submitter(Protocol):
@@ -52,6 +58,9 @@ class Writer:
     def __init__(self, store: Store, *, max_batch: int = 512, high_water: int = 20_000) -> None:
         self._store = store
         self._inline = store.capabilities.inline
+        self._sends = store.capabilities.sends
+        self._watch: Watch | None = None
+        """Of the batch that is on its way."""
         self._max_batch = max_batch
         self._high_water = high_water
         self._queue: deque[tuple[Write, Submitter]] = deque()
@@ -80,17 +89,24 @@ class Writer:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to serve submissions made on ``loop``."""
         self._loop = loop
+        self._sends = self._sends and can_watch(loop)
 
     async def close(self) -> None:
         """Wait until everything submitted is written, then stop."""
         if self.crash is None:
             await self._idle.wait()
-        self._thread.stop()
+        self._stop()
 
     def abort(self) -> None:
         """Stop without writing what is queued."""
         self._clear()
         self.crash = self.crash or RuntimeError("aborted")
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         self._thread.stop()
 
     def submit(self, write: Write, submitter: Submitter) -> None:
@@ -132,20 +148,50 @@ class Writer:
                 self._average_s += (perf_counter() - began - self._average_s) / 16
                 self._finish(batch, result)
                 return
-        self._offload(batch)
+        if not (self._sends and self._is_sent(batch)):
+            self._offload(batch)
 
-    def _offload(self, batch: list[tuple[Write, Submitter]]) -> None:
+    def _is_sent(self, batch: list[tuple[Write, Submitter]]) -> bool:
+        """Have a batch on its way, if that takes no wait. Whether it is, or was."""
+        try:
+            flight = cast("Sender", self._store).send([write for write, _ in batch])
+        except Exception:  # noqa: BLE001 - the thread will meet it, too
+            return False
+        if flight is None:
+            return False
+        landed = partial(self._landed, batch, flight)
+        if flight.is_over:
+            landed()
+        else:
+            self._watch = Watch(self._loop, flight, landed)  # type: ignore[arg-type]
+        return True
+
+    def _landed(self, batch: list[tuple[Write, Submitter]], flight: Flight) -> None:
+        self._watch = None
+        if flight.error is None:
+            self._finish(batch, flight.outcomes)
+        else:
+            self._offload(batch, flight)
+
+    def _offload(self, batch: list[tuple[Write, Submitter]], flight: Flight | None = None) -> None:
+        """Commit a batch on the thread; or do what is left of it after a flight that has failed."""
+
         def work() -> None:
             began = perf_counter()
-            result = self._commit(batch, block=True)
+            result = self._commit(batch, block=True, flight=flight)
             self._average_s += (perf_counter() - began - self._average_s) / 16
             self._loop.call_soon_threadsafe(self._finish, batch, result)  # type: ignore[union-attr]
 
         self._thread.post(work)
 
-    def _commit(self, batch: list[tuple[Write, Submitter]], *, block: bool) -> list[Outcome] | BaseException | None:
+    def _commit(
+        self, batch: list[tuple[Write, Submitter]], *, block: bool, flight: Flight | None = None
+    ) -> list[Outcome] | BaseException | None:
+        writes = [write for write, _ in batch]
         try:
-            return self._store.commit([write for write, _ in batch], block=block)
+            if flight is not None:
+                return cast("Sender", self._store).land(writes, flight)
+            return self._store.commit(writes, block=block)
         except BaseException as error:  # noqa: BLE001 - sorted out in _finish, on the loop's thread
             return error
 
@@ -165,18 +211,32 @@ class Writer:
         self.writes += len(batch)
         if Blocked in map(type, result):
             batch, result = self._set_aside(batch, result)
+        answered = list(zip(batch, result, strict=True))
+        half = len(answered)
         ahead = bool(self._queue or self._again) and not self._is_inline
         if ahead:
             self._flush()  # the store works on the next batch while this one is taken in
+        elif self._sends and half >= HALVED:
+            half //= 2
         try:
-            for (write, submitter), outcome in zip(batch, result, strict=True):
-                try:
-                    submitter.settled(write, outcome)
-                except Exception:
-                    logger.exception("internal error while a confirmed write was taken in")
-            self.told()
+            self._tell(answered[:half])
+            if half < len(answered) and self._queue:
+                ahead = True
+                self._flush()  # likewise, while the other half is taken in
         finally:  # a body may end the process
-            self._next(ahead=ahead)
+            try:
+                if half < len(answered):
+                    self._tell(answered[half:])
+            finally:
+                self._next(ahead=ahead)
+
+    def _tell(self, answered: list[tuple[tuple[Write, Submitter], Outcome]]) -> None:
+        for (write, submitter), outcome in answered:
+            try:
+                submitter.settled(write, outcome)
+            except Exception:
+                logger.exception("internal error while a confirmed write was taken in")
+        self.told()
 
     def _next(self, *, ahead: bool) -> None:
         if ahead:

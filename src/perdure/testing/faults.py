@@ -85,7 +85,7 @@ class FaultyStore:
         only: Iterable[str] = WRITING | READING,
     ) -> None:
         self.inner = inner
-        self.capabilities: Capabilities = inner.capabilities
+        self.capabilities: Capabilities = inner.capabilities._replace(sends=False)  # a boundary is a call
         self.catalog: Catalog = inner.catalog
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until

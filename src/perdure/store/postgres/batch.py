@@ -53,6 +53,44 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
     writing.done()
 
 
+class SentBatch:
+    """A batch on its way: see `perdure.store.server.flight.Sending`."""
+
+    def __init__(self, link: PostgresLink, known: Statements, batch: Sequence[Write], tails: Tails) -> None:
+        self._link = link
+        self._writing = Batch(known, tails)
+        self._writing.add(batch)
+        self._sent = link.start([*link.opening, *self._writing.calls, Call(known["commit"])], committing=True)
+        self.deadline: float = self._sent.deadline
+
+    def fileno(self) -> int:
+        """Return the connection's socket."""
+        return self._link.socket
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the socket took not all of it."""
+        return self._sent.unsent
+
+    def advance(self) -> bool:
+        """Send and take in what can be without a wait."""
+        return self._link.advance(self._sent)
+
+    def finish(self) -> None:
+        """Take the answers, and remember the ends of the logs."""
+        self._link.answers(self._sent)
+        self._writing.done()
+
+    def expire(self) -> bool:
+        """Give up waiting."""
+        self._link.expire(self._sent)
+        return True
+
+    def abandon(self) -> None:
+        """Give the connection up."""
+        self._link.close()
+
+
 def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], ends: Tails, *, hurry: bool) -> None:
     """Apply writes inside the open transaction, all of them or none."""
     writing = Batch(known, ends)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from perdure.store.server.dialect import Fault
     from perdure.store.tails import Tails
 
-_CAPABILITIES = Capabilities("postgres", inline=False, durability=("host", "quorum", "process"), shared=True)
+_DURABILITY = ("host", "quorum", "process")
+_CAPABILITIES = Capabilities("postgres", inline=False, durability=_DURABILITY, shared=True, sends=True)
 _SYNCHRONOUS_COMMIT = {"host": "on", "quorum": "on", "process": "off"}
 _KEEPALIVE = {
     "keepalives": "1", "keepalives_idle": "10", "keepalives_interval": "3",
@@ -178,6 +179,10 @@ class PostgresDialect:
     def apply(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
+
+    def send(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> batch.SentBatch:
+        """Send a batch in a transaction of its own."""
+        return batch.SentBatch(link, self._statements, writes, tails)
 
     def attempt(self, link: PostgresLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""

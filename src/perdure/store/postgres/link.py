@@ -91,6 +91,27 @@ def call(statement: Statement, values: Sequence[Value]) -> Call:
     return Call(statement, given, formats)
 
 
+class Sent:
+    """A pipeline that is on its way, and what has been answered so far."""
+
+    __slots__ = ("asked", "committing", "deadline", "expected", "lead", "preparing", "results", "unsent")
+
+    def __init__(self, *, committing: bool, lead: int, asked: int | None, deadline: float) -> None:
+        self.committing: bool = committing
+        """The last statement is a COMMIT."""
+        self.lead: int = lead
+        """So many statements begin the transaction."""
+        self.asked: int | None = asked
+        """Place of the question what time it is."""
+        self.deadline: float = deadline
+        """When it must have been answered, on the monotonic clock."""
+        self.preparing: dict[int, bytes] = {}
+        self.expected: int = 0
+        self.results: list[pq.abc.PGresult] = []
+        self.unsent: bool = False
+        """Not all of it is in the hands of the system yet."""
+
+
 class PostgresLink:
     """See the module and `perdure.store.server.dialect.Link`."""
 
@@ -114,6 +135,8 @@ class PostgresLink:
             connection.add_notice_handler(self._notice)
         self._connection = connection
         self._pgconn = connection.pgconn
+        self.socket: int = connection.pgconn.socket
+        """What becomes readable when an answer comes."""
         self._statements = statements
         self._clock = clock
         self.deadline_s: float = deadline_s
@@ -126,7 +149,7 @@ class PostgresLink:
         self._heard = 0
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
-        self._poll.register(self._pgconn.socket, select.POLLIN)
+        self._poll.register(self.socket, select.POLLIN)
         self._reader = Transformer(connection)
         self._pgconn.enter_pipeline_mode()
 
@@ -210,6 +233,17 @@ class PostgresLink:
             LinkLost: the answer did not come, or not in time.
             psycopg.Error: the first error; nothing after it was done.
         """
+        sent = self.start(calls, committing=committing, prepare=prepare)
+        while not self.advance(sent):
+            self._wait(sent)
+        return self.answers(sent)
+
+    def start(self, calls: Sequence[Call], *, committing: bool = False, prepare: bool = True) -> Sent:
+        """Send statements and wait for nothing; see `run`. What is sent is to be brought to its end by `advance`."""
+        if not self.usable:
+            message = "the connection was given up"
+            raise LinkLost(message)
+        self._warned = False
         opening = self.opening if self._beginning else []
         self._beginning = False
         calls = [*opening, *calls]
@@ -217,48 +251,56 @@ class PostgresLink:
         if self._clock.is_stale:
             asked = len(calls) - committing
             calls.insert(asked, Call(self._statements["clock"]))
-        results = self._exchange(calls, committing=committing, prepare=prepare and not self.pooled)
-        if asked is not None:
-            self._clock.hear(results.pop(asked).rows[0][0])
-        return results[len(opening) :]
-
-    def _exchange(self, calls: Sequence[Call], *, committing: bool, prepare: bool) -> list[Result]:
-        if not self.usable:
-            message = "the connection was given up"
-            raise LinkLost(message)
-        self._warned = False
-        results: list[pq.abc.PGresult] = []
-        preparing: dict[int, bytes] = {}
-        expected = 0
+        sent = Sent(committing=committing, lead=len(opening), asked=asked, deadline=monotonic() + self.deadline_s)
         try:
-            expected = self._send(calls, preparing, prepare=prepare)
-            self._receive(results, committing=committing)
-        except (psycopg.Error, OSError, TimeoutError) as error:
-            self._ended(results, committing=committing, why=error)
+            self._send(calls, sent, prepare=prepare and not self.pooled)
+        except (psycopg.Error, OSError) as error:
+            self._ended(sent, error)
+        return sent
+
+    def advance(self, sent: Sent) -> bool:
+        """Send and take in what can be without a wait. Whether all of it was answered.
+
+        Raises:
+            LinkLost: the connection is gone.
+        """
+        if not self.usable:
+            return True
+        try:
+            return self._advance(sent)
+        except (psycopg.Error, OSError) as error:
+            self._ended(sent, error)
+            return True
+
+    def answers(self, sent: Sent) -> list[Result]:
+        """Return what each statement gave; see `run`."""
         answers = []
-        for place, result in enumerate(results):
-            name = preparing.get(place)
+        for place, result in enumerate(sent.results):
+            name = sent.preparing.get(place)
             if result.status == _FATAL:
-                self._refused(result, last=place == expected - 1, committing=committing)
+                self._refused(result, last=place == sent.expected - 1, committing=sent.committing)
             if name is not None:
                 self._prepared.add(name)
             else:
                 answers.append(result)
-        if committing and answers[-1].command_status != b"COMMIT":
+        if sent.committing and answers[-1].command_status != b"COMMIT":
             self.usable = False
             message = f"COMMIT was answered by {answers[-1].command_status!r}: nothing was recorded"
             raise LinkLost(message)
-        if committing and self._warned:
+        if sent.committing and self._warned:
             self.usable = False
             message = "the wait for a standby was cut short"
             raise LinkLost(message, committing=True)
-        return [self._result(answer) for answer in answers]
+        results = [self._result(answer) for answer in answers]
+        if sent.asked is not None:
+            self._clock.hear(results.pop(sent.asked).rows[0][0])
+        return results[sent.lead :]
 
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
         self._warned = self._warned or notice.severity_nonlocalized == "WARNING"
 
-    def _send(self, calls: Sequence[Call], preparing: dict[int, bytes], *, prepare: bool) -> int:
-        pgconn = self._pgconn
+    def _send(self, calls: Sequence[Call], sent: Sent, *, prepare: bool) -> None:
+        pgconn, preparing = self._pgconn, sent.preparing
         place = 0
         for statement, values, formats in calls:
             binary = formats if formats is not None else [_BINARY] * len(values)
@@ -272,54 +314,54 @@ class PostgresLink:
                 pgconn.send_query_prepared(statement.name, values, binary, _BINARY)
             place += 1
         pgconn.pipeline_sync()
-        return place
+        sent.expected = place
+        sent.unsent = bool(pgconn.flush())
 
-    def _receive(self, results: list[pq.abc.PGresult], *, committing: bool) -> None:
-        """Wait for the answers to a pipeline."""
+    def _advance(self, sent: Sent) -> bool:
         pgconn = self._pgconn
-        deadline = monotonic() + self.deadline_s
-        while pgconn.flush():
-            self._poll.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
-            self._wait(deadline, committing=committing)
-            self._poll.modify(pgconn.socket, select.POLLIN)
-            pgconn.consume_input()
-        while True:
-            while pgconn.is_busy():
-                self._wait(deadline, committing=committing)
-                pgconn.consume_input()
+        pgconn.consume_input()
+        if sent.unsent:
+            sent.unsent = bool(pgconn.flush())
+        while not pgconn.is_busy():
             result = pgconn.get_result()
             if result is None:
                 if pgconn.status != pq.ConnStatus.OK:
                     message = "the connection is gone"
                     raise psycopg.OperationalError(message)
             elif result.status == _SYNC:
-                return
+                return True
             elif result.status == _FATAL and not result.error_field(pq.DiagnosticField.SQLSTATE):
                 raise error_from_result(result)
             else:
-                results.append(result)
+                sent.results.append(result)
+        return False
 
-    def _wait(self, deadline: float, *, committing: bool) -> None:
+    def _wait(self, sent: Sent) -> None:
         """Wait for the server, and end what takes too long.
 
         A COMMIT is never cancelled: the server would stop waiting for the standby and show everybody what may still be
         lost with it. With an older libpq nothing is cancelled: asking for it would have no deadline.
         """
-        left = deadline - monotonic()
+        left = sent.deadline - monotonic()
+        self._poll.modify(self.socket, select.POLLIN | select.POLLOUT if sent.unsent else select.POLLIN)
         if left <= 0 or not self._poll.poll(left * 1000 + 1):
-            if not committing and capabilities.has_cancel_safe():
+            if not sent.committing and capabilities.has_cancel_safe():
                 with suppress(Exception):
                     self._connection.cancel_safe(timeout=1.0)
-            message = f"the server did not answer within {self.deadline_s:.1f} s"
-            raise TimeoutError(message)
+            self.expire(sent)
 
-    def _ended(self, results: Sequence[pq.abc.PGresult], *, committing: bool, why: Exception) -> None:
+    def expire(self, sent: Sent) -> None:
+        """Give up what has not been answered in time. Raises `LinkLost`."""
+        self._ended(sent, TimeoutError(f"the server did not answer within {self.deadline_s:.1f} s"))
+
+    def _ended(self, sent: Sent, why: Exception) -> None:
         """Say what is known after the answers broke off.
 
         Raises:
             LinkLost: unless everything had been answered by then.
         """
         self.usable = False
+        results, committing = sent.results, sent.committing
         failed = any(result.status == _FATAL for result in results)
         if committing and results and results[-1].command_status == b"COMMIT":
             return

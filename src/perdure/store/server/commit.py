@@ -27,15 +27,24 @@ class Promise:
 class Committing(Generic[L]):
     """One batch, tried until it is known what becomes of it.
 
+    Args:
+        dialect: of the server.
+        batch: the writes.
+        tails: what is known to be in logs.
+        failed: how a first try has ended that was made from elsewhere.
+
     Attributes:
         hurry: whether somebody else is known to be in the way of a write: then nobody is waited for, and the others
             are committed without it.
     """
 
-    def __init__(self, dialect: Dialect[L], batch: Sequence[Write], tails: Tails) -> None:
+    def __init__(
+        self, dialect: Dialect[L], batch: Sequence[Write], tails: Tails, failed: Exception | None = None
+    ) -> None:
         self._dialect = dialect
         self._batch = batch
         self._tails = tails
+        self._failed = failed
         self.hurry: bool = False
 
     def __call__(self, link: L, promise: Promise) -> list[Outcome]:
@@ -65,7 +74,7 @@ class Committing(Generic[L]):
     def _fits(self, link: L) -> bool:
         """Commit all of it, or say that it has to be looked at."""
         try:
-            self._dialect.apply(link, self._batch, self._tails)
+            self._apply(link)
         except LinkLost:
             raise
         except Exception as error:
@@ -75,3 +84,9 @@ class Committing(Generic[L]):
             self.hurry = found is Fault.BLOCKED
             return False
         return True
+
+    def _apply(self, link: L) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+        self._dialect.apply(link, self._batch, self._tails)

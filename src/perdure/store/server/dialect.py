@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Capabilities
     from perdure.store.server.clock import ServerClock
+    from perdure.store.server.flight import Sending
     from perdure.store.tails import Tails
 
 Value = str | bytes | int | tuple[str, ...] | None
@@ -191,4 +192,17 @@ class Dialect(Protocol[L]):
 
     def translate(self, error: Exception) -> Exception | None:
         """Return what to raise instead of an error; None if it is not one of the driver."""
+        ...
+
+
+class SendingDialect(Dialect[L], Protocol[L]):
+    """One that can have a batch on its way while nobody waits (`Capabilities.sends`)."""
+
+    def send(self, link: L, writes: Sequence[Write], tails: Tails) -> Sending:
+        """Have on its way what `apply` commits.
+
+        Raises:
+            LinkLost: the connection broke while it was sent.
+            Exception: it cannot be sent, and nothing was.
+        """
         ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.claim import Claims
@@ -17,7 +18,8 @@ from perdure.store.server.catalog import ServerGround
 from perdure.store.server.claim import Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.commit import Committing, Promise
-from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
+from perdure.store.server.dialect import Dialect, Fault, L, LinkLost, SendingDialect
+from perdure.store.server.flight import ServerFlight
 from perdure.store.server.floors import Floors
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from perdure.model.filter import RunFilter, StoreStats
     from perdure.model.run import Message, RunRow, Tombstone, WorkerRow
     from perdure.model.write import Outcome, Write
-    from perdure.store.base import Capabilities, Decide, StoreOptions
+    from perdure.store.base import Capabilities, Decide, Flight, StoreOptions
     from perdure.store.catalog.base import Catalog
 
 _TURNS = 6
@@ -195,16 +197,39 @@ class ServerStore(Generic[L]):
 
     def commit(self, batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
         """Apply ``batch`` in one transaction and answer each write in order. There is no commit without a wait."""
-        if not block:
+        if not block or not batch:
             self._opened()
-            return None
-        if not batch:
-            self._opened()
-            return []
+            return [] if block else None
+        return self._commit(batch)
 
+    def send(self, batch: Sequence[Write]) -> Flight | None:
+        """Have a batch on its way; None if its connection is not there now, or somebody is known to be in the way."""
+        links = self._opened()
+        link = None if self._is_blocked(batch) else links.take("write")
+        if link is None:
+            return None
+
+        def over(error: Exception | None) -> None:
+            links.give_back("write")
+            if error is None:
+                self._tell(batch)
+            else:
+                self._tails.clear()
+
+        send = cast("SendingDialect[L]", self._dialect).send
+        return ServerFlight(len(batch), partial(send, link, batch, self._tails), over)
+
+    def land(self, batch: Sequence[Write], flight: Flight) -> list[Outcome]:
+        """Find out what became of a batch, and commit what was not."""
+        return self._commit(batch, flight.error)
+
+    def _is_blocked(self, batch: Sequence[Write]) -> bool:
         blocked = self._blocked
-        work = Committing(self._dialect, batch, self._tails)
-        work.hurry = bool(blocked) and any(run_of(write) in blocked for write in batch)
+        return bool(blocked) and any(run_of(write) in blocked for write in batch)
+
+    def _commit(self, batch: Sequence[Write], failed: Exception | None = None) -> list[Outcome]:
+        work = Committing(self._dialect, batch, self._tails, failed)
+        work.hurry = self._is_blocked(batch)
         outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
         if work.hurry:
             self._note_blocked(batch, outcomes)

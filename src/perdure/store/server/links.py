@@ -72,6 +72,23 @@ class Links(Generic[L]):
         finally:
             lock.release()
 
+    def take(self, purpose: str) -> L | None:
+        """Return a connection that is there and not in use, to be given back by `give_back`; else None."""
+        self._check()
+        lock = self._locks[purpose]
+        if not lock.acquire(blocking=False):
+            return None
+        link = self._links.get(purpose)
+        if link is None or not link.usable or self._closed:
+            lock.release()
+            return None
+        link.deadline_s = self._deadline_s
+        return link
+
+    def give_back(self, purpose: str) -> None:
+        """Let others have a connection that was taken. What is left open in it is undone by whoever has it next."""
+        self._locks[purpose].release()
+
     def reserve(self, *purposes: str) -> None:
         """Make connections before they are needed: later there may be none left to be had.
 
