@@ -67,3 +67,4 @@ def arm(text: str, ledger: Ledger) -> None:
         return answer
 
     Instrumented.commit = commit  # type: ignore[method-assign]
+    Instrumented.send = lambda _, __: None  # type: ignore[method-assign, assignment]  # so that every write comes by here

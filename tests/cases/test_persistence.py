@@ -51,6 +51,7 @@ class Gate:
         self._commit = store.commit
         self._heartbeat = store.heartbeat
         store.commit = self.commit  # type: ignore[method-assign]
+        store.send = lambda _: None  # type: ignore[method-assign, assignment]  # so that every write comes by here
         store.heartbeat = self.heartbeat  # type: ignore[method-assign]
 
     def commit(self, batch: Sequence[Any], *, block: bool = True) -> Any:

@@ -140,16 +140,17 @@ FLOWS: dict[str, perdure.Workflow[..., Any]] = {"body": body, "doomed": doomed, 
 
 def tell_refusals(engine: perdure.Engine) -> None:
     """Have a line logged for each append that is refused: the worker itself says nothing once it knows it is dead."""
-    plain = engine._store.commit
+    store: Any = engine._store
+    plain, rest = store.commit, store.land
 
-    def commit(batch: Sequence[Write], *, block: bool = True) -> list[Outcome] | None:
-        outcomes = plain(batch, block=block)
+    def told(batch: Sequence[Write], outcomes: list[Outcome] | None) -> list[Outcome] | None:
         for write, outcome in zip(batch, outcomes or (), strict=False):
             if isinstance(write, Append) and isinstance(outcome, Conflict):
                 logger.warning("a stale append was refused")
         return outcomes
 
-    engine._store.commit = commit  # type: ignore[method-assign]
+    store.commit = lambda batch, *, block=True: told(batch, plain(batch, block=block))
+    store.land = lambda batch, flight: told(batch, rest(batch, flight))  # a refused flight ends there
 
 
 async def work(url: str) -> None:
