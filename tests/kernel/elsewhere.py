@@ -14,7 +14,7 @@ import msgspec
 
 import perdure
 from perdure.model.event import Event
-from tests.kernel import programs, sync_programs
+from tests.kernel import group_programs, programs, sync_programs
 from tests.kernel.outside import Outside
 from tests.kernel.replay import whole
 from tests.kernel.steps import add, plus
@@ -29,7 +29,9 @@ async def by_version() -> int:
     return await plus.aio(1, 1)
 
 
-PROGRAMS: dict[str, perdure.Workflow[..., Any]] = programs.EVERY | sync_programs.EVERY | {"by_version": by_version}
+PROGRAMS: dict[str, perdure.Workflow[..., Any]] = {
+    **programs.EVERY, **group_programs.EVERY, **sync_programs.EVERY, "by_version": by_version,
+}  # fmt: skip
 SEEDS = (0, 1)
 READER = msgspec.msgpack.Decoder(list[Event])
 

@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure.model.status import EventType
+from tests.kernel.group_programs import limits_around_aborted_groups
 from tests.kernel.replay import check_everywhere, record
 from tests.kernel.steps import add, ahead, once, peek
 from tests.kernel.world import result
@@ -109,3 +110,19 @@ def test_an_unrecorded_step_that_was_given_up_holds_nothing(workflow: perdure.Wo
         original = check_everywhere(workflow, seed, settled=True)
         assert result(original.log[-1]) == ("completed", "done")
         assert not [event for event in original.log if event.type == EventType.STEP_CANCELLED]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_around_an_aborted_group_ends_in_a_timeout(seed: int) -> None:
+    """asyncio before 3.13 leaves the group's own cancel behind, and takes it for one that came from outside."""
+    original = check_everywhere(limits_around_aborted_groups, seed, settled=True)
+    status, seen = result(original.log[-1])
+    assert status == "completed"
+    assert (
+        seen
+        == [
+            ["aborted by 1", "went on 2", "aborted by 1", "went on 2", 0],
+            ["aborted by 1", "timeout", "aborted by 1", "wait_for", 0],
+        ]
+        * 3
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.kernel.random_programs import act_out, grow
@@ -13,11 +11,6 @@ PROGRAMS = 16
 SEEDS = 60
 APART = 31
 """Crash points tried per commit: each such, beginning elsewhere for every seed. A nightly campaign tries all."""
-COLLIDES = pytest.mark.xfail(
-    sys.version_info < (3, 13),
-    reason="a time limit passes as a group aborts, and asyncio leaves a cancel behind (python/cpython#116720)",
-    strict=True,
-)
 
 
 @pytest.mark.parametrize("program", range(PROGRAMS))
@@ -28,7 +21,7 @@ def test_random_program_replays_from_its_crash_points(program: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("program", [*range(127), pytest.param(127, marks=COLLIDES), *range(128, 200)])
+@pytest.mark.parametrize("program", range(200))
 def test_random_program_replays_from_every_crash_point(program: int) -> None:
     tree = grow(program)
     for seed in range(SEEDS if program < PROGRAMS else 5):

@@ -8,6 +8,8 @@ Outside a run every function here is the original.
   ids. Here it makes none anywhere.
 * ``timeout`` before Python 3.11.3, in a task that was cancelled and went on, ends with ``CancelledError`` and not with
   ``TimeoutError`` (CPython issue gh-102780). Here it ends as in later versions.
+* ``TaskGroup`` before Python 3.13 does not take back the cancel with which it wakes its own task at its end (CPython
+  issue gh-116720), so a time limit around it ends with ``CancelledError``. Here it takes it back.
 * ``all_tasks`` collects from a global set that other runs share. Here it is the run's tasks in order.
 * The future that ``gather`` returns hashes by address. In a run it hashes like every other future there.
 """
@@ -100,6 +102,25 @@ def _mend_timeout() -> None:
     timeout.__aenter__, timeout.__aexit__ = entering, leaving
 
 
+def _mend_task_group() -> None:
+    """Let a group in a run take back the cancel with which it woke its task at its end, as from Python 3.13 on."""
+    group_type: Any = asyncio.TaskGroup
+    leave = group_type.__aexit__
+
+    async def leaving(
+        group: Any, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        taken_back = group._parent_cancel_requested  # noqa: SLF001 - what came before the end, asyncio takes back
+        try:
+            await leave(group, kind, error, trace)
+        finally:
+            ours = group._parent_cancel_requested and not taken_back  # noqa: SLF001 - the same
+            if ours and _run_loop() is not None:
+                group._parent_task.uncancel()  # noqa: SLF001 - the same
+
+    group_type.__aexit__ = leaving
+
+
 def _gathering_hash(future: Any) -> int:
     loop = future.get_loop()
     if not isinstance(loop, run_loop.RunLoop):
@@ -117,6 +138,8 @@ def install() -> None:
     run_loop.AS_COMPLETED_CODE = _code(_as_completed)
     if sys.version_info < (3, 11, 3):
         _mend_timeout()
+    if sys.version_info < (3, 13):
+        _mend_task_group()
     tasks._GatheringFuture.__hash__ = _gathering_hash  # type: ignore[attr-defined] # noqa: SLF001
     for module in (tasks, asyncio):
         for function in (as_completed, wait_for, all_tasks):

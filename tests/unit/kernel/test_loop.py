@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -165,6 +167,21 @@ async def test_outside_a_body_asyncio_is_as_it_was() -> None:
     assert hash(gathered) == object.__hash__(gathered)
     assert list(await gathered) == [4, 5]
     assert asyncio.current_task() in asyncio.all_tasks()
+    assert await left_behind_by_a_group() == (sys.version_info < (3, 13))
+
+
+async def left_behind_by_a_group() -> int:
+    """Count the cancels that asyncio itself leaves behind."""
+
+    async def abort() -> None:
+        raise ZeroDivisionError
+
+    with suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(abort())
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
 
 
 def test_the_replacements_are_put_in_place_once() -> None:

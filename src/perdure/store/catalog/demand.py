@@ -34,32 +34,36 @@ class Demand(NamedTuple):
 
 
 def demand(run: Run, queues: Sequence[str], now: int) -> Demand:
-    """Return what runs of these queues need. Costs a few looks for each code that runs wait with, however many do."""
+    """Return what runs of these queues need, in one round trip where none waits.
+
+    Costs a few looks for each code that runs wait with, however many do.
+    """
     due: dict[str, int] = {}
     later: dict[str, int] = {}
-    for queue in queues:
-        codes = _standing(run, queue)
+    bereft, parked, carriers, *first = run(
+        ("bereft_codes", tuple(queues)), ("parked_codes", tuple(queues), f"{FOR_CODE}%"), ("carriers",),
+        *(("next_code", queue, "") for queue in queues),
+    )  # fmt: skip
+    for queue, ((lowest,),) in zip(queues, first, strict=True):
+        codes = _standing(run, queue, lowest)
         if codes:
             for priority, code, _, head_at in run(("levels", queue, codes))[0]:
                 if priority is not None and head_at is not None:
                     times = due if head_at <= now else later
                     times[code] = min(head_at, times.get(code, head_at))
-    bereft, parked, carriers = run(
-        ("bereft_codes", tuple(queues)), ("parked_codes", tuple(queues), f"{FOR_CODE}%"), ("carriers",)
-    )
     for code, since in bereft:
         due[code] = min(since, due.get(code, since))
     return Demand(due, _without(later, due), frozenset(code for (code,) in parked), _carried(carriers))
 
 
-def _standing(run: Run, queue: str) -> tuple[str, ...]:
-    """Return the codes that runs of a queue wait with."""
+def _standing(run: Run, queue: str, found: str | None) -> tuple[str, ...]:
+    """Return the codes that runs of a queue wait with, of which the first one is known."""
     codes: list[str] = []
-    while len(codes) < _MOST_CODES:
-        found = run(("next_code", queue, codes[-1] if codes else ""))[0][0][0]
-        if found is None:
-            break
+    while found is not None:
         codes.append(found)
+        if len(codes) == _MOST_CODES:
+            break
+        found = run(("next_code", queue, found))[0][0][0]
     return tuple(codes)
 
 
