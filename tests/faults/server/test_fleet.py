@@ -158,7 +158,7 @@ async def nothing() -> None:
     """Is never started."""
 
 
-@SERVERS
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
 async def test_twenty_idle_workers_ask_less_than_twenty_times_a_second(
     servers: Servers, new_database: Callable[[str], Database], kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,8 @@ logger: logging.Logger = logging.getLogger("perdure.hosts")
 _TICK_S: Final = 0.5
 _LOOK_S: Final = 5.0
 """How often a worker looks when no hint says that something has changed."""
+_BLIND_LOOK_S: Final = 8.0
+"""The same where no hints come: a fleet that is idle is not to ask for more than it has to."""
 _APART_S: Final = 0.3
 """Workers that notice the same run are this far apart at most, so that not all of them start a host for it."""
 _BATCH: Final = 200
@@ -77,6 +79,8 @@ class Hosting(Service):
         self._definitions: dict[int, StoredDefinition] = {}
         self._releases: dict[int, HostedRelease] = {}
         self._apart_s = random.random() * _APART_S
+        self._is_blind = not host.store.capabilities.hints
+        self._every_s = _BLIND_LOOK_S if self._is_blind else _LOOK_S
         self._seen = -1
         self._looked_at = 0.0
         self._due_at = _NEVER
@@ -106,7 +110,8 @@ class Hosting(Service):
         host = self._host
         now = host.loop.time()
         count = host.store.change_count()
-        quiet = count == self._seen and now - self._looked_at < _LOOK_S and host.store.now() < self._due_at
+        nothing_new = count == self._seen or (self._is_blind and self._looked_at > 0)
+        quiet = nothing_new and now - self._looked_at < self._every_s and host.store.now() < self._due_at
         if quiet and not self._supervisor.hosts:
             return
         self._seen, self._looked_at = count, now

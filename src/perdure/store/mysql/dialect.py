@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
-_CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True)
+_CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True, hints=False)
 _PATIENCE = "it is tried again until it does; see the page on fail-over"
 _CONNECT_S = 5.0
 _LOCK_WAIT_S = 1
