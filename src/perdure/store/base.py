@@ -52,7 +52,7 @@ class Capabilities(NamedTuple):
     file: str | None = None
     """The one file it is in: no code of users may run inside its transactions."""
     hints: bool = True
-    """`Store.change_count` tells what other processes do as they do it; else only, from time to time, that they may have
+    """`Store.change_count` tells what other processes do as they do it; else only now and then that they may have
     done something."""
     sends: bool = False
     """A batch can be on its way while nobody waits for it: the store is a `Sender`."""
