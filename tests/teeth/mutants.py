@@ -207,4 +207,14 @@ MUTANTS = (
         "run.pump_soon()\n            raise", "pass\n            raise",
         "tests/runtime/test_fatal_steps.py::test_the_end_of_a_process_in_one_run_does_not_stop_those_it_goes_on_with[start]",
     ),
+    Mutant(
+        "a batch that was refused on its way counts as committed", "store/writer.py",
+        "if flight.error is None:", "if True:",
+        "tests/store/test_writer_sending.py::test_a_flight_that_fails_is_landed_on_the_thread",
+    ),
+    Mutant(
+        "a writer that is aborted leaves its batch on its way", "store/writer.py",
+        "self._watch.cancel()", "pass",
+        "tests/store/test_writer_sending.py::test_a_writer_that_is_aborted_gives_its_flight_up",
+    ),
 )  # fmt: skip
