@@ -69,7 +69,7 @@ async def test_a_repeat_attaches_to_the_run_that_is_there(tmp_db: str) -> None:
         again = asyncio.create_task(engine.run(holds, id=run_id))
         await asyncio.sleep(0.05)
         release.set()
-        assert await asyncio.gather(waiting, again) == ["let go"] * 2
+        assert list(await asyncio.gather(waiting, again)) == ["let go"] * 2
         assert await engine.run(holds, id=run_id) == "let go", "and to one that has ended"
         with pytest.raises(perdure.IdConflict):
             await engine.run(adds, 1, 2, id=run_id)
