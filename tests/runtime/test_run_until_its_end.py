@@ -67,7 +67,9 @@ async def test_a_repeat_attaches_to_the_run_that_is_there(tmp_db: str) -> None:
     async with perdure.Engine(tmp_db, [holds, adds], grace=0) as engine:
         waiting, run_id = await held_run(engine)
         again = asyncio.create_task(engine.run(holds, id=run_id))
-        await asyncio.sleep(0.05)
+        waiters = engine.connection.waiters._futures
+        while len(waiters[run_id]) < 2:
+            await asyncio.sleep(0.01)
         release.set()
         assert list(await asyncio.gather(waiting, again)) == ["let go"] * 2
         assert await engine.run(holds, id=run_id) == "let go", "and to one that has ended"
@@ -88,7 +90,8 @@ async def test_arguments_and_options_are_told_apart_and_failures_are_raised(tmp_
 async def test_a_client_waits_for_a_run_that_another_process_executes(tmp_db: str) -> None:
     async with perdure.Engine(tmp_db, [adds], worker=False) as client:
         waiting = asyncio.create_task(client.run(adds, 1, 2))
-        await asyncio.sleep(0.1)
+        while not await listed(client):
+            await asyncio.sleep(0.01)
         assert not waiting.done()
         async with perdure.Engine(tmp_db, [adds], poll="20ms", grace=0):
             assert await asyncio.wait_for(waiting, 30) == 3
