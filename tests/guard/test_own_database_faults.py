@@ -93,7 +93,7 @@ def frozen_has_noticed(frozen: Child) -> None:
     deadline = time.monotonic() + 30
     while "run run-1: lease lost" not in frozen.err:
         assert time.monotonic() < deadline, frozen.err
-        time.sleep(0.02)
+        frozen.listen(0.02)
     frozen.send(signal.SIGTERM)
     frozen.finish()
 
