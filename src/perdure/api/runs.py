@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.api.starts import Starts
     from perdure.model.duration import Duration
     from perdure.runtime.registry import WorkflowRegistry
+    from perdure.runtime.waiters import End
 
 R = TypeVar("R")
 
@@ -168,10 +169,7 @@ class Runs(Operations):
         """
         chosen, arguments = split(options)
         started = await self.starts.start(workflow, args, arguments, chosen, until_end=True)
-        if started.end is None:
-            return await self.await_result(started.run_id)
-        row, last = started.end
-        return outcome_of(row, last, self.connection.codec, self._workflows.get(row.workflow))
+        return await self.await_result(started.run_id, started.end)
 
     async def fork(
         self, run_id: str, *, id: str | None = None, from_step: str | int | None = None, to: str | None = None,
@@ -206,8 +204,8 @@ class Runs(Operations):
         """Return a handle on a run by its id, without looking whether it exists."""
         return Run(self, run_id)
 
-    async def await_result(self, run_id: str) -> Any:
-        """Wait for a run's end; see `Run.result`. Internal."""
+    async def await_result(self, run_id: str, end: End | None = None) -> Any:
+        """Wait for a run's end, unless it is known; see `Run.result`. Internal."""
         connection = self.connection
-        row, last = await reading.when_ended(connection, run_id)
+        row, last = end or await reading.when_ended(connection, run_id)
         return outcome_of(row, last, connection.codec, self._workflows.get(row.workflow))

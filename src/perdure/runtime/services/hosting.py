@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import VersionLoadFailed
@@ -79,10 +80,9 @@ class Hosting(Service):
         self._definitions: dict[int, StoredDefinition] = {}
         self._releases: dict[int, HostedRelease] = {}
         self._apart_s = random.random() * _APART_S
-        self._is_blind = not host.store.capabilities.hints
-        self._every_s = _BLIND_LOOK_S if self._is_blind else _LOOK_S
+        self._hints = host.store.capabilities.hints
         self._seen = -1
-        self._looked_at = 0.0
+        self._looked_at = -inf
         self._due_at = _NEVER
         """When the next run becomes due that needs other code."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,8 +110,9 @@ class Hosting(Service):
         host = self._host
         now = host.loop.time()
         count = host.store.change_count()
-        nothing_new = count == self._seen or (self._is_blind and self._looked_at > 0)
-        quiet = nothing_new and now - self._looked_at < self._every_s and host.store.now() < self._due_at
+        told = self._hints and count != self._seen
+        every_s = _LOOK_S if self._hints else _BLIND_LOOK_S
+        quiet = not told and now - self._looked_at < every_s and host.store.now() < self._due_at
         if quiet and not self._supervisor.hosts:
             return
         self._seen, self._looked_at = count, now

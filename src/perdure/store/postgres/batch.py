@@ -48,8 +48,7 @@ def statements(sql: dict[str, str]) -> Statements:
 def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: Tails) -> None:
     """Commit a batch, all of it or nothing, and remember the ends of its logs in ``tails``."""
     writing = Batch(known, tails)
-    writing.add(batch)
-    link.run([*link.opening, *writing.calls, Call(known["commit"])], committing=True)
+    link.run(writing.whole(link, batch), committing=True)
     writing.done()
 
 
@@ -59,8 +58,7 @@ class SentBatch:
     def __init__(self, link: PostgresLink, known: Statements, batch: Sequence[Write], tails: Tails) -> None:
         self._link = link
         self._writing = Batch(known, tails)
-        self._writing.add(batch)
-        self._sent = link.start([*link.opening, *self._writing.calls, Call(known["commit"])], committing=True)
+        self._sent = link.start(self._writing.whole(link, batch), committing=True)
         self.deadline: float = self._sent.deadline
 
     def fileno(self) -> int:
@@ -115,6 +113,11 @@ class Batch(Gathering):
         super().__init__(tails)
         self._known = known
         self.calls: list[Call] = []
+
+    def whole(self, link: PostgresLink, batch: Sequence[Write]) -> list[Call]:
+        """Return a batch as a transaction of its own; see `add`."""
+        self.add(batch)
+        return [*link.opening, *self.calls, Call(self._known["commit"])]
 
     def _run(self, name: str, *values: str | int | None) -> None:
         self.calls.append(call(self._known[name], values))

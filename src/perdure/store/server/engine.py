@@ -224,8 +224,7 @@ class ServerStore(Generic[L]):
         return self._commit(batch, flight.error)
 
     def _is_blocked(self, batch: Sequence[Write]) -> bool:
-        blocked = self._blocked
-        return bool(blocked) and any(run_of(write) in blocked for write in batch)
+        return bool(self._blocked) and any(run_of(write) in self._blocked for write in batch)
 
     def _commit(self, batch: Sequence[Write], failed: Exception | None = None) -> list[Outcome]:
         work = Committing(self._dialect, batch, self._tails, failed)
