@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.model.filter import Fact
@@ -36,7 +38,7 @@ class Tails(dict[str, int]):
     def __init__(self) -> None:
         super().__init__()
         self.numbers: dict[str, int] = {}
-        self.unclaimed: dict[str, tuple[Event, ...]] = {}
+        self.unclaimed: OrderedDict[str, tuple[Event, ...]] = OrderedDict()
         self.hits: int = 0
         self.misses: int = 0
 
@@ -54,7 +56,8 @@ class Tails(dict[str, int]):
             unclaimed = self.unclaimed
             unclaimed[row.id] = events
             if len(unclaimed) > MOST_UNCLAIMED:
-                del unclaimed[next(iter(unclaimed))]
+                with suppress(KeyError):  # another thread may just have cleared it
+                    unclaimed.popitem(last=False)
 
     def count(self, appends: int, misses: int) -> None:
         """Note how many appends there were, and how many of them needed a look; keep within bounds."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Change, Purge, Send, Write
     from perdure.store.mysql.link import MysqlLink
     from perdure.store.mysql.statement import Statement
+    from perdure.store.slots import Call as Named
 
 Statements = dict[str, "Statement"]
 _WAKEABLE = frozenset({"pending", "waiting"})
@@ -70,6 +71,13 @@ def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], ends: T
         if link.usable and undone:
             link.run([known["undo"].fill(), *patient, known["release"].fill()])
         raise
+
+
+def conclude(link: MysqlLink, known: Statements, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]) -> None:
+    """Apply writes, run statements and commit, in the open transaction."""
+    writing = Batch(known, ends, link.max_packet)
+    writing.add(writes)
+    link.run([*writing.statements, *(known[name].fill(values) for name, *values in calls)], committing=True)
 
 
 class Batch(Gathering):

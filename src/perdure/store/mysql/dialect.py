@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
+    from perdure.store.slots import Call as Named
     from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
@@ -187,6 +188,10 @@ class MysqlDialect:
     def attempt(self, link: MysqlLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes, ends, hurry=hurry)
+
+    def conclude(self, link: MysqlLink, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]) -> None:
+        """Apply writes, run statements and commit."""
+        batch.conclude(link, self._statements, writes, ends, calls)
 
     def end_session(self, link: MysqlLink, session: str) -> None:
         """Nothing is known of a session."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Message
     from perdure.model.write import Change, Purge, Send, Write
     from perdure.store.postgres.link import PostgresLink
+    from perdure.store.slots import Call as Named
 
 _T, _N, _B = (TEXTS, texts), (NUMBERS, numbers), (BLOBS, blobs)
 _COLUMNS = {
@@ -100,6 +101,16 @@ def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], ends
         if link.usable:
             link.run([Call(known["undo"]), Call(known["release"])])
         raise
+
+
+def conclude(
+    link: PostgresLink, known: Statements, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]
+) -> None:
+    """Apply writes, run statements and commit, in the open transaction."""
+    writing = Batch(known, ends)
+    writing.add(writes)
+    more = [call(known[name], values) for name, *values in calls]
+    link.run([*writing.calls, *more, Call(known["commit"])], committing=True)
 
 
 class Batch(Gathering):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
+    from perdure.store.slots import Call as Named
     from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
@@ -187,6 +188,10 @@ class PostgresDialect:
     def attempt(self, link: PostgresLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""
         batch.attempt(link, self._statements, writes, ends, hurry=hurry)
+
+    def conclude(self, link: PostgresLink, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]) -> None:
+        """Apply writes, run statements and commit."""
+        batch.conclude(link, self._statements, writes, ends, calls)
 
     def end_session(self, link: PostgresLink, session: str) -> None:
         """End the server's process for a connection that was lost, and wait until it is gone."""

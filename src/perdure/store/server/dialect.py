@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Capabilities
     from perdure.store.server.clock import ServerClock
     from perdure.store.server.flight import Sending
+    from perdure.store.slots import Call as Named
     from perdure.store.tails import Tails
 
 Value = str | bytes | int | tuple[str, ...] | None
@@ -159,6 +160,22 @@ class Dialect(Protocol[L]):
 
         Raises:
             Doubt: they do not fit; nothing of them is left.
+            Exception: an error of the driver, likewise.
+        """
+        ...
+
+    def conclude(self, link: L, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]) -> None:
+        """Apply writes, run statements and commit, in as few round trips as the server allows.
+
+        Args:
+            link: in a transaction.
+            writes: what to apply.
+            ends: what is known to be in logs; stays as it is.
+            calls: statements, each a name and its values, to be run after that.
+
+        Raises:
+            LinkLost: it is not known how the transaction ended (``committing``).
+            Doubt: the writes do not fit; the transaction has to be undone.
             Exception: an error of the driver, likewise.
         """
         ...

@@ -12,15 +12,14 @@ from perdure.model.claim import Claims
 from perdure.model.run import Heartbeat
 from perdure.model.write import Append, Blocked
 from perdure.store.catalog.sql import SqlCatalog
-from perdure.store.server import claim, lease, listing
+from perdure.store.server import lease, listing
 from perdure.store.server.book import ServerBook, inbox, run_row, tombstone
 from perdure.store.server.catalog import ServerGround
-from perdure.store.server.claim import Outlook
+from perdure.store.server.claim import LATE, Claiming, Known, Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.commit import Committing, Promise
 from perdure.store.server.dialect import Dialect, Fault, L, LinkLost, SendingDialect
 from perdure.store.server.flight import ServerFlight
-from perdure.store.server.floors import Floors
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
 from perdure.store.settle import has_happened, is_text, run_of
@@ -64,11 +63,7 @@ class ServerStore(Generic[L]):
         """What is known of versions."""
         self._links: Links[L] | None = None
         self._tails: Tails = Tails()
-        self._damaged: set[str] = set()
-        """Due runs that cannot be claimed."""
-        self._settled: dict[str, int] = {}
-        """Queue to the last change of its limits that all who claim know of."""
-        self._floors: Floors = Floors()
+        self._known = Known(self._tails)
         self._blocked: frozenset[str] = frozenset()
         """Runs that somebody else was in the way of when a write of theirs was tried last."""
         self._next_sweep = 0
@@ -245,24 +240,15 @@ class ServerStore(Generic[L]):
         if not block:
             self._opened()
             return None
-        found: list[Claims] = []
+        claiming = Claiming(self._dialect, request, decide, self._known)
 
         def work(link: L, promise: Promise) -> Claims:
             before = self._writes
-            outlook = Outlook(due=False, then=0)
-            if request.limit > 0:
-                outlook = claim.look(link, request, self._floors, self._clock.now())
-            answer = Claims([])
-            if outlook.due:
-                link.begin()
-                answer = claim.claim(self._dialect, link, request, outlook, decide, self._damaged, self._settled)
-                found.append(answer)
-                promise.writes = [one.append for one in answer.taken]
-                link.commit()
-            self._note(answer, outlook, before)
+            answer = claiming(link, promise, self._clock.now())
+            self._note(answer, claiming.outlook, before)
             return answer
 
-        answer = self._transact("work", work, lambda _: found[-1])
+        answer = self._transact("work", work, lambda _: claiming.answer)
         # Known only now: what a claim that fails has appended is in no log.
         self._tails.update({one.append.run_id: one.append.events[-1].seq for one in answer.taken})
         return answer
@@ -277,7 +263,7 @@ class ServerStore(Generic[L]):
         """
         # What was due and neither taken nor held by its queue, somebody else was just claiming: he may fail.
         quiet = not answer.taken and before == self._writes and (answer.held or not outlook.due)
-        opens = claim.LATE if answer.open_at is None else answer.open_at
+        opens = LATE if answer.open_at is None else answer.open_at
         self._quiet_until = min(outlook.then, opens, self._clock.now() + _PATIENCE_US) if quiet else 0
 
     # ---- workers ----

@@ -35,6 +35,7 @@ class Gathering(ABC):
     def __init__(self, tails: Tails) -> None:
         self._tails = tails
         self._appends = 0
+        self._born: list[Create] = []
         self.ends: dict[str, int] = {}
         self.misses: int = 0
         self._clear()
@@ -63,6 +64,7 @@ class Gathering(ABC):
                     raise Doubt  # grouped, an append before it would see a run that was not there
                 self._touched.add(write.row.id)
                 self._creates.append(write)
+                self._born.append(write)
                 self._events += write.events
                 self.ends[write.row.id] = len(write.events)
             elif isinstance(write, Send):
@@ -88,6 +90,8 @@ class Gathering(ABC):
 
     def done(self) -> None:
         """Remember the ends of the logs, once the batch is committed."""
+        for create in self._born:
+            self._tails.born(create)
         self._tails.update(self.ends)
         self._tails.count(self._appends, self.misses)
 
