@@ -52,6 +52,8 @@ class Outlook(NamedTuple):
     """When there will be more, or it has to be looked at as a whole."""
     levels: Mapping[str, Sequence[tuple[Any, ...]]] = MappingProxyType({})
     """Queue to the priorities that runs wait with, and the first time of each."""
+    gone: bool = False
+    """Whether there are workers to take over from."""
 
 
 LATE = 2**63 - 1
@@ -139,15 +141,16 @@ class Claiming(Generic[L]):
             return Outlook(due=True, then=now)
         queues = request.queues
         view = floors.note(queues, link.many(*floors.calls(queues, request.codes, now)), now)
-        due, then = False, LATE if view.until is None else view.until
+        due = gone = False
+        then = LATE if view.until is None else view.until
         for priority, _, _, head_at in chain.from_iterable(view.levels.values()):
             if priority is None:
-                due |= request.take_over
+                gone = request.take_over
             elif head_at <= now:
                 due = True
             else:
                 then = min(then, head_at)
-        return Outlook(due, then, view.levels)
+        return Outlook(due or gone, then, view.levels, gone)
 
     def _claim(self, link: L, promise: Promise, *, careful: bool) -> bool:
         """Claim in the open transaction, and end it; False if something did not fit and it has to be undone."""
@@ -212,8 +215,8 @@ class Claiming(Generic[L]):
         def line(name: str, expected: int) -> Line | None:
             if name in busy:
                 return None
-            row, take_over = settings.get(name), request.take_over
-            return Line(fetch, name, row, request, now, take_over=take_over, expected=expected, damaged=known.damaged)
+            row, gone = settings.get(name), outlook.gone
+            return Line(fetch, name, row, request, now, take_over=gone, expected=expected, damaged=known.damaged)
 
         if entered.run is None:
             return Chosen.of(request, line)
