@@ -150,7 +150,7 @@ async def test_a_store_that_breaks_is_told_to_whoever_watches(failure: BaseExcep
     writer = opened(Plan(failure))
     writer.on_crash = seen.append
     send(writer, told, "a")
-    await asyncio.wait_for(writer._idle.wait(), 5)
+    await asyncio.wait_for(writer.written(), 5)
     assert seen == [failure]
     assert writer.crash is failure
     send(writer, told, "b")
@@ -203,7 +203,7 @@ async def test_a_slow_disk_moves_commits_to_the_thread_and_a_quick_one_brings_th
     writer = opened(store)
     for n in range(60):
         send(writer, told, str(n))
-        await asyncio.wait_for(writer._idle.wait(), 5)
+        await asyncio.wait_for(writer.written(), 5)
     await writer.close()
     on_loop = [place is threading.main_thread() for place in store.places]
     assert on_loop[0]

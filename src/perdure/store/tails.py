@@ -26,18 +26,22 @@ class Tails(dict[str, int]):
 
     Attributes:
         numbers: under which number a run's events are stored, where the store has numbers. A number may be given
-            again once its run is purged, so these must also be cleared when somebody else may have written.
+            again once its run is purged.
+        last_number: no run has a higher one.
+        version_count: count of changes of versions, labels and routes.
         unclaimed: whole logs of runs that were recorded here and that nobody owned then: a claim that finds such a run
             in its first epoch need not read it.
         hits: appends that needed no look.
         misses: appends that did.
     """
 
-    __slots__ = ("hits", "misses", "numbers", "unclaimed")
+    __slots__ = ("hits", "last_number", "misses", "numbers", "unclaimed", "version_count")
 
     def __init__(self) -> None:
         super().__init__()
         self.numbers: dict[str, int] = {}
+        self.last_number: int | None = None
+        self.version_count: int | None = None
         self.unclaimed: OrderedDict[str, tuple[Event, ...]] = OrderedDict()
         self.hits: int = 0
         self.misses: int = 0
@@ -45,8 +49,13 @@ class Tails(dict[str, int]):
     def clear(self) -> None:
         """Forget everything."""
         super().clear()
-        self.numbers.clear()
         self.unclaimed.clear()
+        self.others_wrote()
+
+    def others_wrote(self) -> None:
+        """Forget what holds only while nobody else writes: numbers and counts."""
+        self.numbers.clear()
+        self.last_number = self.version_count = None
 
     def born(self, create: Create) -> None:
         """Take in a new run."""

@@ -72,10 +72,10 @@ class Writer:
         self._again: list[tuple[Write, Submitter]] = []
         """Blocked writes whose turn it is."""
         self._turns = 0
-        self._room: asyncio.Event = asyncio.Event()
-        self._room.set()
-        self._idle: asyncio.Event = asyncio.Event()
-        self._idle.set()
+        self._room: list[asyncio.Future[None]] = []
+        """Of those who wait for room."""
+        self._idle: list[asyncio.Future[None]] = []
+        """Of those who wait until everything is written."""
         self._average_s = 0.0
         self._failures = 0
         self.crash: BaseException | None = None
@@ -93,9 +93,13 @@ class Writer:
 
     async def close(self) -> None:
         """Wait until everything submitted is written, then stop."""
-        if self.crash is None:
-            await self._idle.wait()
+        await self.written()
         self._stop()
+
+    async def written(self) -> None:
+        """Wait until everything submitted is written, or nothing is written any more."""
+        if self.crash is None and (self._scheduled or self._aside or self._again):
+            await _one_of(self._idle)
 
     def abort(self) -> None:
         """Stop without writing what is queued."""
@@ -114,14 +118,12 @@ class Writer:
         self._queue.append((write, submitter))
         if not self._scheduled:
             self._scheduled = True
-            self._idle.clear()
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
 
     async def room(self) -> None:
         """Wait until the queue has room: the back-pressure for those who start runs."""
         if len(self._queue) > self._high_water:
-            self._room.clear()
-            await self._room.wait()
+            await _one_of(self._room)
 
     @property
     def is_full(self) -> bool:
@@ -245,12 +247,12 @@ class Writer:
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
         else:
             self._scheduled = False
-            if not self._aside:
-                self._idle.set()
+            if self._idle and not self._aside:
+                _wake(self._idle)
         if not (ahead or self._aside or self._again):
             self._turns = 0
-        if len(self._queue) <= self._high_water // 2:
-            self._room.set()
+        if self._room and len(self._queue) <= self._high_water // 2:
+            _wake(self._room)
 
     def _set_aside(
         self, batch: list[tuple[Write, Submitter]], outcomes: list[Outcome]
@@ -291,8 +293,8 @@ class Writer:
     def _crashed(self, error: BaseException) -> None:
         self.crash = error
         self._clear()
-        self._room.set()
-        self._idle.set()
+        _wake(self._room)
+        _wake(self._idle)
         if self.on_crash is not None:
             self.on_crash(error)
         else:
@@ -360,6 +362,21 @@ class StoreThread:
 
 def _nothing() -> None:
     pass
+
+
+async def _one_of(waiting: list[asyncio.Future[None]]) -> None:
+    """Wait with others."""
+    future = asyncio.get_running_loop().create_future()
+    waiting.append(future)
+    await future
+
+
+def _wake(waiting: list[asyncio.Future[None]]) -> None:
+    """Let all go on who wait."""
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
+    waiting.clear()
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

@@ -113,7 +113,7 @@ def plain(connection: apsw.Connection, batch: Sequence[Write], now: int, tails: 
             events += write.events
             tails.born(write)
     if creates:
-        _create(connection, creates, batch, numbers)
+        _create(connection, creates, batch, tails)
     _insert_events(connection, events, numbers, unnumbered)
     if unsure:
         _check_gap(connection, unsure, numbers)
@@ -174,9 +174,7 @@ def _change(run_id: str, change: Change, now: int) -> _Values:
     )  # fmt: skip
 
 
-def _create(
-    connection: apsw.Connection, creates: list[Create], batch: Sequence[Write], numbers: dict[str, int]
-) -> None:
+def _create(connection: apsw.Connection, creates: list[Create], batch: Sequence[Write], tails: Tails) -> None:
     ids = [create.row.id for create in creates]
     if len(creates) != len(batch):
         _check_order(batch, ids)
@@ -184,12 +182,18 @@ def _create(
     if stale and fetch(connection, "taken", _json(stale).decode()):
         raise Doubt
     expected = {create.version_count for create in creates if create.version_count is not None}
-    if expected and expected != {fetch(connection, "version_count")[0][0]}:
-        raise Doubt
-    last = fetch(connection, "last_number")[0][0]
+    if expected:
+        if tails.version_count is None:
+            tails.version_count = fetch(connection, "version_count")[0][0]
+        if expected != {tails.version_count}:
+            raise Doubt
+    last = tails.last_number
+    if last is None:
+        last = fetch(connection, "last_number")[0][0]
+    tails.last_number = last + len(creates)
     rows = [(number, *create.row) for number, create in enumerate(creates, last + 1)]
     _execute(connection, _INSERT_RUN, rows)
-    numbers.update({row[1]: row[0] for row in rows})
+    tails.numbers.update({row[1]: row[0] for row in rows})
     tags = [(key, value, create.row.id) for create in creates for key, value in create.tags]
     if tags:
         connection.executemany(SQL["insert_tag"], tags)

@@ -96,7 +96,7 @@ class SqliteStore:
         """Return the time on the common clock."""
         self.quiet_until: Callable[[], int] = int
         """Nothing is known: a look is cheap."""
-        self.catalog: Catalog = SqlCatalog(SqliteGround(self._opened, self._write), self._clock.now)
+        self.catalog: Catalog = SqlCatalog(SqliteGround(self._opened, self._change), self._clock.now)
         """What is known of versions."""
         self._session: Session | None = None
         self._file = path
@@ -232,6 +232,15 @@ class SqliteStore:
         finally:
             session.release()
 
+    def _change(self, work: Callable[[Session], R]) -> R | None:
+        """Do ``work``, which may change what is known of the file, in a write transaction."""
+
+        def afresh(session: Session) -> R:
+            self._tails.others_wrote()
+            return work(session)
+
+        return self._write(afresh)
+
     def _check_place(self) -> None:
         """Notice that the file was removed or replaced: SQLite would go on writing to what nobody can open any more.
 
@@ -254,7 +263,7 @@ class SqliteStore:
         """Make sure that the file is still this machine's, and follow its clock."""
         if session.writer.data_version() == self._own_version and self._queues is not UNREAD:
             return  # nobody has written since we did
-        self._tails.numbers.clear()
+        self._tails.others_wrote()
         row = fetch(session.writer, "meta")
         if not row:
             message = "the file has lost its meta row"

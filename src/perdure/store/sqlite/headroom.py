@@ -48,8 +48,8 @@ class Headroom:
         try:
             if self._file is None:
                 self._file = os.open(self._log, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
-            length = os.lseek(self._file, 0, os.SEEK_END)
-            if self._ends_in_a_frame(length) and length < _LONGEST_BYTES:
+            length = os.lseek(self._file, 0, os.SEEK_END)  # not fstat, which costs a write: see ADR 0039
+            if length < _LONGEST_BYTES and self._ends_in_a_frame(length):
                 self._extend(self._file, length)
         except OSError:  # there is no room on the disk, or this file system is of another kind: nothing is lost
             self._is_possible = False

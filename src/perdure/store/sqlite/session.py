@@ -207,15 +207,17 @@ class Session:
 
     def acquire(self, *, block: bool) -> bool:
         """Take the write lock of this process; False if that would wait and ``block`` is False."""
-        self.check()
+        if self.forked:
+            self.check()  # in a child of fork the lock may be held by nobody
         if not self._write_lock.acquire(blocking=block):
             return False
-        try:
-            self.check()
-            self._restore()
-        except BaseException:
-            self._write_lock.release()
-            raise
+        if self.closed or self._lost:
+            try:
+                self.check()
+                self._restore()
+            except BaseException:
+                self._write_lock.release()
+                raise
         return True
 
     def release(self) -> None:
