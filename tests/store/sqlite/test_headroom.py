@@ -57,6 +57,21 @@ def test_few_commits_make_the_log_longer(store: SqliteStore, path: Path) -> None
     assert found[-1] < headroom._LONGEST_BYTES
 
 
+def test_a_commit_looks_at_no_file(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was looked at gets a new time with the next write, for which some file systems make a commit wait."""
+    author = running(store)
+
+    def looking(*_: object, **__: object) -> os.stat_result:
+        message = "a commit looks at a file"
+        raise AssertionError(message)
+
+    for name in ("stat", "lstat", "fstat"):
+        monkeypatch.setattr(os, name, looking)
+    outcomes = [store.commit([author.step()]) for _ in range(100)]
+    monkeypatch.undo()
+    assert outcomes == [[COMMITTED]] * 100
+
+
 def test_without_a_wait_for_the_disk_there_is_no_room(path: Path) -> None:
     store = SqliteStore(path, StoreOptions(durability="process"))
     store.open()
