@@ -115,6 +115,7 @@ class Claiming(Generic[L]):
         self._known = known
         self.outlook: Outlook = Outlook(due=False, then=0)
         self.answer: Claims = Claims([])
+        self._settling: dict[str, int] = {}
 
     def __call__(self, link: L, promise: Promise, now: int) -> Claims:
         """Look, claim and commit.
@@ -155,6 +156,7 @@ class Claiming(Generic[L]):
     def _claim(self, link: L, promise: Promise, *, careful: bool) -> bool:
         """Claim in the open transaction, and end it; False if something did not fit and it has to be undone."""
         self.answer = Claims([])
+        self._settling = {}
         entered = self._enter(link)
         if entered is None:
             link.commit()
@@ -175,6 +177,7 @@ class Claiming(Generic[L]):
             if careful or not self._is_misfit(error):
                 raise
             return False
+        self._known.settled.update(self._settling)
         return True
 
     def _enter(self, link: L) -> _Entered | None:
@@ -205,7 +208,7 @@ class Claiming(Generic[L]):
             if row.is_limited and known.settled.get(name) != row.changes:
                 link.execute("fill_slots", name)
                 if now - row.changed_at > _SETTLING_US:
-                    known.settled[name] = row.changes
+                    self._settling[name] = row.changes
 
         def fetch(name: str, *values: Any) -> Sequence[tuple[Any, ...]]:
             if name == "levels":
