@@ -81,6 +81,15 @@ def test_a_large_input_is_not_kept() -> None:
     assert not tails.unclaimed
 
 
+def test_a_log_of_more_than_its_start_is_not_kept() -> None:
+    tails = Tails()
+    author = Author("run-1", 1)
+    create = author.create()
+    tails.born(replace(create, events=(*create.events, *author.step().events)))
+    assert tails == {"run-1": 2}
+    assert not tails.unclaimed
+
+
 def test_a_run_that_others_have_had_since_is_read(store: Store, tmp_path: Path) -> None:
     """Recorded here, claimed and handed back by another process: its log is longer than what is known here."""
     author = Author("run-1", store.now())

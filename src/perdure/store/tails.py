@@ -29,8 +29,8 @@ class Tails(dict[str, int]):
             again once its run is purged.
         last_number: no run has a higher one.
         version_count: count of changes of versions, labels and routes.
-        unclaimed: whole logs of runs that were recorded here and that nobody owned then: a claim that finds such a run
-            in its first epoch need not read it.
+        unclaimed: whole logs, of one event, of runs that were recorded here and that nobody owned then: a claim that
+            finds such a run in its first epoch need not read it.
         hits: appends that needed no look.
         misses: appends that did.
     """
@@ -61,7 +61,7 @@ class Tails(dict[str, int]):
         """Take in a new run."""
         row, events = create.row, create.events
         self[row.id] = len(events)
-        if row.owner is None and len(events[0].input or b"") <= LARGEST_UNCLAIMED:
+        if row.owner is None and len(events) == 1 and len(events[0].input or b"") <= LARGEST_UNCLAIMED:
             unclaimed = self.unclaimed
             unclaimed[row.id] = events
             if len(unclaimed) > MOST_UNCLAIMED:

@@ -72,9 +72,9 @@ class Writer:
         self._again: list[tuple[Write, Submitter]] = []
         """Blocked writes whose turn it is."""
         self._turns = 0
-        self._room: list[asyncio.Future[None]] = []
+        self._room: set[asyncio.Future[None]] = set()
         """Of those who wait for room."""
-        self._idle: list[asyncio.Future[None]] = []
+        self._idle: set[asyncio.Future[None]] = set()
         """Of those who wait until everything is written."""
         self._average_s = 0.0
         self._failures = 0
@@ -364,14 +364,17 @@ def _nothing() -> None:
     pass
 
 
-async def _one_of(waiting: list[asyncio.Future[None]]) -> None:
+async def _one_of(waiting: set[asyncio.Future[None]]) -> None:
     """Wait with others."""
     future = asyncio.get_running_loop().create_future()
-    waiting.append(future)
-    await future
+    waiting.add(future)
+    try:
+        await future
+    finally:
+        waiting.discard(future)
 
 
-def _wake(waiting: list[asyncio.Future[None]]) -> None:
+def _wake(waiting: set[asyncio.Future[None]]) -> None:
     """Let all go on who wait."""
     for future in waiting:
         if not future.done():

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 
-from perdure.model.claim import ClaimRequest
+from perdure.errors import StoreUnavailable
+from perdure.model.claim import Claimed, ClaimRequest
+from perdure.model.status import EventType
+from perdure.model.write import COMMITTED
 from perdure.store.base import Store, StoreOptions, open_store
+from perdure.store.mysql.dialect import MysqlDialect
 from perdure.store.mysql.link import MysqlLink
+from perdure.store.postgres.dialect import PostgresDialect
 from perdure.store.postgres.link import PostgresLink
 from perdure.testing.author import Author, claims_for
 from perdure.testing.conformance.contract import accept, claim, enlist
-from tests.servers.fixtures import KINDS, Database
+from perdure.testing.conformance.filling import change
+from tests.servers.fixtures import KINDS, Database, Servers
 from tests.servers.postgres import Postgres
 
 
@@ -138,3 +150,151 @@ def test_a_worker_that_is_not_live_gets_nothing(open_more: Callable[[], Store]) 
         assert claims is not None
         assert claims.taken == []
     assert [one.row.id for one in claim(store, "w1")] == ["run-1"]
+
+
+def test_a_claim_that_is_undone_takes_nothing(
+    open_more: Callable[[], Store], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends it, as in a deadlock, and when it is tried again somebody else has the runs."""
+    store, other = open_more(), open_more()
+    enlist(store, "w1", "w2")
+    for n in range(3):
+        accept(store, Author(f"run-{n}", store.now()).create())
+    is_postgres = isinstance(database.server, Postgres)
+    dialect: type[Any] = PostgresDialect if is_postgres else MysqlDialect
+    conclude = dialect.conclude
+    links: list[Any] = []
+    theirs: list[Claimed] = []
+
+    def failing(self: Any, link: Any, *rest: Any) -> None:
+        links.append(link)
+        if len(links) > 1:
+            conclude(self, link, *rest)
+            return
+        link.rollback()
+        theirs.extend(claim(other, "w2"))
+        raise psycopg.errors.DeadlockDetected if is_postgres else pymysql.err.OperationalError(1213, "Deadlock found")
+
+    monkeypatch.setattr(dialect, "conclude", failing)
+    assert claim(store, "w1") == []
+    assert {one.row.id for one in theirs} == {"run-0", "run-1", "run-2"}
+
+
+def test_a_run_that_is_cancelled_while_it_is_claimed_has_one_end(open_more: Callable[[], Store]) -> None:
+    store, other = open_more(), open_more()
+    enlist(store, "w1")
+    author = Author("run-1", store.now())
+    accept(store, author.create())
+    outcomes: list[object] = []
+    threads: list[threading.Thread] = []
+    decide = claims_for("w1")
+
+    def cancelling(*given: Any) -> Claimed:
+        if not threads:
+            write = author.move(EventType.RUN_CANCELLED)
+            threads.append(threading.Thread(target=lambda: outcomes.extend(other.commit([write]) or ())))
+            threads[0].start()
+            threads[0].join(0.02)
+        return decide(*given)
+
+    claims = store.claim(ClaimRequest("w1", ("default",), ("0 order",), 10), cancelling)
+    threads[0].join()
+    assert claims is not None
+    assert {one.row.id for one in claims.taken} == store.owned("w1").keys()
+    assert (outcomes == [COMMITTED]) == (not claims.taken)
+
+
+def test_runs_with_keys_are_claimed_by_one_worker_each(open_more: Callable[[], Store]) -> None:
+    """Three workers at once; none of them dies."""
+    stores = [open_more() for _ in range(3)]
+    enlist(stores[0], "w0", "w1", "w2")
+    told: list[str] = []
+
+    def work(n: int, start: threading.Barrier) -> None:
+        start.wait()
+        while taken := claim(stores[n], f"w{n}", limit=5):
+            told.extend(one.row.id for one in taken)
+
+    ids = [[f"run-{turn}-{n}" for n in range(60)] for turn in range(12)]
+    for turn in ids:
+        now = stores[0].now()
+        accept(stores[0], *(Author(run_id, now).create(partition_key=run_id) for run_id in turn))
+        start = threading.Barrier(3)
+        with ThreadPoolExecutor(3) as pool:
+            for done in [pool.submit(work, n, start) for n in range(3)]:
+                done.result()
+    while left := claim(stores[0], "w0", limit=100):  # what was passed over as somebody else was claiming it
+        told.extend(one.row.id for one in left)
+    assert sorted(told) == sorted(run_id for turn in ids for run_id in turn)
+
+
+def test_a_run_that_ends_as_it_comes_back_to_its_slot_is_not_claimed(
+    open_more: Callable[[], Store], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = open_more(), open_more()
+    enlist(store, "w1")
+    accept(store, change("lim", concurrency=1, hold_while_waiting=1))
+    author = Author("run-1", store.now())
+    accept(store, author.create(queue="lim"))
+    (one,) = claim(store, "w1", queues=("lim",))
+    author.follow(one)
+    accept(store, author.move(EventType.RUN_WAITING, wake_at=store.now()))
+    accept(store, Author("run-2", store.now()).create(queue="lim"))
+    link: type[Any] = PostgresLink if isinstance(database.server, Postgres) else MysqlLink
+    execute = link.execute
+    found: list[object] = []
+
+    def ending(self: Any, name: str, *values: Any) -> Any:
+        result = execute(self, name, *values)
+        if name == "returning" and not found:
+            found.extend(result.rows)
+            accept(other, author.move(EventType.RUN_CANCELLED))
+        return result
+
+    monkeypatch.setattr(link, "execute", ending)
+    taken = claim(store, "w1", queues=("lim",))
+    assert found == [("run-1",)]
+    taken += claim(store, "w1", queues=("lim",))
+    assert [one.row.id for one in taken] == ["run-2"]
+
+
+@pytest.mark.parametrize("noticed", ["not before", "by a read", "by a look for hints"])
+def test_a_log_that_the_server_has_lost_is_not_gone_by(
+    database: Database, servers: Servers, open_more: Callable[[], Store], noticed: str
+) -> None:
+    """The server comes back without its last commits, as an asynchronous standby may, and the run is started anew."""
+    proxy = servers.proxy(database.server)
+    store = open_store(database.server.url(database.name, port=proxy.port), StoreOptions())
+    store.open()
+    other = open_more()
+    enlist(store, "w1")
+    accept(store, Author("run-1", store.now()).create(input_digest=1))
+    lose_all_runs(database)
+    proxy.cut()
+    second = Author("run-1", store.now() + 5).create(input_digest=2)
+    accept(other, second)
+    if noticed == "by a read":
+        store.going_on(["run-1"])
+    taken: list[Claimed] = []
+    while not taken:
+        if noticed == "by a look for hints":
+            store.change_count()
+        with suppress(StoreUnavailable):
+            taken = claim(store, "w1")
+    store.close()
+    assert [one.recent for one in taken] == [second.events]
+
+
+def lose_all_runs(database: Database) -> None:
+    """Make the database forget all runs and their logs."""
+    if isinstance(database.server, Postgres):
+        database.execute("alter table perdure.event disable trigger user")
+        database.execute("delete from perdure.event")
+        database.execute("delete from perdure.run")
+        database.execute("alter table perdure.event enable trigger user")
+        return
+    query = "select trigger_name from information_schema.triggers where event_object_table = 'event'"
+    for (name,) in database.rows(f"{query} and trigger_schema = database()"):
+        database.execute(f"drop trigger {name}")
+    database.execute("delete from event")
+    database.execute("delete from run")

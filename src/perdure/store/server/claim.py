@@ -124,6 +124,7 @@ class Claiming(Generic[L]):
             LinkLost: what became of the commit is not known; ``promise`` says what to look for.
             Exception: an error of the driver; nothing is claimed.
         """
+        self.answer = Claims([])  # a try before this one may have been undone
         if self._request.limit < 1:
             return self.answer
         self.outlook = self._look(link, now)

@@ -101,6 +101,7 @@ class ServerStore(Generic[L]):
 
     def _connect(self, purpose: str, deadline_s: float) -> L:
         link = self._dialect.connect(self._clock, deadline_s)
+        self._tails.clear()  # a server that comes back may have lost what was committed last
         if purpose == "work":
             try:
                 self._hints_come = self._dialect.listen(link)

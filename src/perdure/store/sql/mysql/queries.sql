@@ -344,12 +344,12 @@ where r.queue = ?1
 order by r.no
 for update skip locked
 
--- numbered: one run with its number, unless somebody else is claiming it
+-- numbered: one run with its number if it is to wake up, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from run
-where id = ?
+where id = ? and wake_at is not null
 for update skip locked
 
 -- only: one run that is due or owned, unless somebody else is claiming it

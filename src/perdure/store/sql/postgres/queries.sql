@@ -356,6 +356,8 @@ limit $8::bigint
 for no key update skip locked
 
 -- lanes: the keys whose turn has come, from a place on, each with its first run if that is due and nobody's
+-- The run is found by its id, and all that makes it claimable is said of its row again: when somebody else has claimed it
+-- meanwhile, only that is looked at anew once the row is locked.
 select
     n.turn_at, n.partition_key, h.*
 from perdure.lane as n
@@ -372,6 +374,8 @@ left join lateral (
         order by f.wake_at, f.no
         limit 1
     )
+    and r.queue = $1::text and r.partition_key = n.partition_key and r.code = $2::text
+    and r.priority = $3::bigint and r.wake_at is not null and r.wake_at <= $4::bigint
     for no key update skip locked
 ) as h on true
 where
@@ -411,12 +415,12 @@ cross join lateral (
 where w.state <> 'live' and w.expires_at <= $2::bigint
 order by h.no
 
--- numbered: one run with its number, unless somebody else is claiming it
+-- numbered: one run with its number if it is to wake up, unless somebody else is claiming it
 select
     no, id, workflow, workflow_version, status, queue, priority, wake_at, owner, epoch, inbox_n, deadline_at,
     input_digest, tags, detail, created_at, updated_at, partition_key, version_id
 from perdure.run
-where id = $1::text
+where id = $1::text and wake_at is not null
 for no key update skip locked
 
 -- only: one run that is due or owned, unless somebody else is claiming it
