@@ -204,9 +204,10 @@ def test_a_run_that_is_cancelled_while_it_is_claimed_has_one_end(open_more: Call
     assert (outcomes == [COMMITTED]) == (not claims.taken)
 
 
-def test_runs_with_keys_are_claimed_by_one_worker_each(open_more: Callable[[], Store]) -> None:
-    """Three workers at once; none of them dies."""
+def test_runs_with_keys_are_claimed_by_one_worker_each(database: Database, open_more: Callable[[], Store]) -> None:
+    """Three workers at once; none of them dies, and none is in the way of another."""
     stores = [open_more() for _ in range(3)]
+    before = deadlocks(database)
     enlist(stores[0], "w0", "w1", "w2")
     told: list[str] = []
 
@@ -226,6 +227,15 @@ def test_runs_with_keys_are_claimed_by_one_worker_each(open_more: Callable[[], S
     while left := claim(stores[0], "w0", limit=100):  # what was passed over as somebody else was claiming it
         told.extend(one.row.id for one in left)
     assert sorted(told) == sorted(run_id for turn in ids for run_id in turn)
+    assert deadlocks(database) == before
+
+
+def deadlocks(database: Database) -> int:
+    """Return how many the server has met so far."""
+    if isinstance(database.server, Postgres):
+        database.execute("select pg_stat_force_next_flush()")
+        return int(database.execute("select sum(deadlocks) from pg_stat_database")[0][0])
+    return int(database.execute("show global status like 'Innodb_deadlocks'")[0][1])
 
 
 def test_a_run_that_ends_as_it_comes_back_to_its_slot_is_not_claimed(

@@ -304,24 +304,20 @@ limit ?7
 -- hold_lane: keep others from joining a line; the next statement sees who has
 select 1 from lane where queue = ? and partition_key = ? and code = ? and priority = ? for update
 
--- turn_lane: note a key's turn, or when the first of its runs is due
+-- turn_lane: note a key's turn, or when the first of its runs is due, or that nothing waits
+-- An update reads other tables without locks. A delete would lock what it reads, which is what another claim has locked
+-- that waits for this line.
 update lane
 set
-    turn_at = greatest(?5, coalesce((
+    turn_at = coalesce(greatest(?5, (
         select r.wake_at from run as r
         where r.due_queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4
         order by r.wake_at limit 1
-    ), ?5))
+    )), -1)
 where queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
 
 -- drop_lane: forget a key of which nothing waits
-delete from lane
-where
-    queue = ?1 and partition_key = ?2 and code = ?3 and priority = ?4
-    and not exists (
-        select 1 from run as r
-        where r.due_queue = ?1 and r.partition_key = ?2 and r.code = ?3 and r.priority = ?4
-    )
+delete from lane where queue = ? and partition_key = ? and code = ? and priority = ? and turn_at = -1
 
 -- bereft: runs of a queue whose owner is gone. From the owner to its runs, whatever the server would do: it believes
 -- that an owner has as many runs as have none, and reads all of them as soon as there are a few workers
