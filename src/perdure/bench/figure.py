@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+
+
+class Mark(NamedTuple):
+    """What a figure is held against; see `Figure`."""
+
+    floor: float | None = None
+    goal: float | None = None
+
+
+class Marks(NamedTuple):
+    """What the figures of one kind of database are held against; nothing where nothing is promised."""
+
+    steps: Mark = Mark()
+    """Steps per single-row commit."""
+    processor: Mark = Mark()
+    """Microseconds of processor time per step."""
+    sequence: Mark = Mark()
+    """A step in sequence, in single-row commits."""
+    latency: Mark = Mark()
+    """From start to result of a one-step run, in single-row commits."""
+    starts: Mark = Mark()
+    """Starts per second of a client alone."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):

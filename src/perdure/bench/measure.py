@@ -97,18 +97,18 @@ async def steps(place: Place) -> list[Figure]:
     rates, costs = await _throughput(place, some_steps, profile)
     floor = place.floor
     ratio = median(rates) / floor.commits_per_s
+    marks = place.site.marks
     return [
         Figure(name="steps", value=median(rates), unit="/s", samples=rates),
         Figure(name="floor: single-row commits", value=floor.commits_per_s, unit="/s", samples=floor.rates),
-        Figure(name="steps per single-row commit", value=ratio, unit="x", floor=4, goal=6),
+        Figure(name="steps per single-row commit", value=ratio, unit="x", **marks.steps._asdict()),
         Figure(
             name="processor time per step",
             value=median(costs),
             unit="us",
             samples=costs,
-            floor=40,
-            goal=25,
             better="lower",
+            **marks.processor._asdict(),
         ),
         Figure(name="rows per step", value=place.stored[0], unit="", better="lower"),
         Figure(name="bytes per step", value=place.stored[1], unit="", better="lower"),
@@ -144,7 +144,7 @@ async def sequence(place: Place) -> list[Figure]:
         Figure(name="floor: one single-row commit", value=place.floor.commit_us, unit="us", better="lower"),
         Figure(
             name="step in sequence, in commits", value=median(medians) / place.floor.commit_us, unit="x",
-            floor=2, goal=1.3, better="lower",
+            better="lower", **place.site.marks.sequence._asdict(),
         ),
     ]  # fmt: skip
 
@@ -169,7 +169,7 @@ async def latency(place: Place) -> list[Figure]:
         Figure(name="start to result", value=median(medians), unit="us", samples=medians, better="lower"),
         Figure(
             name="start to result, in commits", value=median(medians) / place.floor.commit_us, unit="x",
-            floor=5, goal=3.5, better="lower",
+            better="lower", **place.site.marks.latency._asdict(),
         ),
     ]  # fmt: skip
 
@@ -189,7 +189,8 @@ async def starts(place: Place) -> list[Figure]:
             check(place.site.count(place.database, "run_started"), place.load.starts + WARM_UP, "starts")
 
     await place.rounds(take)
+    mark = place.site.marks.starts._asdict()
     return [
-        Figure(name="starts, client alone", value=median(rates[False]), unit="/s", samples=rates[False], floor=20_000),
+        Figure(name="starts, client alone", value=median(rates[False]), unit="/s", samples=rates[False], **mark),
         Figure(name="starts, beside a worker", value=median(rates[True]), unit="/s", samples=rates[True]),
     ]

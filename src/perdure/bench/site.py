@@ -16,6 +16,8 @@ from perdure.store.base import backend_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perdure.bench.figure import Marks
+
 SCRATCH = "perdure-bench-"
 """What the name of a measurement's own folder begins with."""
 
@@ -41,6 +43,8 @@ class Site(Protocol):
 
     folder: Path
     """A folder of this measurement, for files."""
+    marks: Marks
+    """What the figures taken here are held against."""
 
     def url(self, name: str) -> str:
         """Return the URL of the database with a name."""

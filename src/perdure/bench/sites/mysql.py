@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 
+from perdure.bench.figure import Mark, Marks
 from perdure.bench.site import SCRATCH
 from perdure.errors import UsageError
 from perdure.store.mysql.address import address
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INSERT = "insert into floor (body) values (%s)"
+_MARKS = Marks(sequence=Mark(2.5))
 
 
 def open_site(url: str, folder: Path) -> MysqlSite:
@@ -29,6 +31,7 @@ class MysqlSite:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.folder: Path = folder
+        self.marks: Marks = _MARKS
         self._url = url
         self._where = address(url)
         inside = [part for part in (folder, *folder.parents) if part.name.startswith(SCRATCH)]

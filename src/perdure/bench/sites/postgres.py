@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
+from perdure.bench.figure import Mark, Marks
 from perdure.bench.site import SCRATCH
 from perdure.errors import UsageError
 from perdure.model.url import shown_url
@@ -16,6 +17,8 @@ from perdure.store.postgres.address import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_MARKS = Marks(steps=Mark(4), sequence=Mark(2.5))
 
 
 def open_site(url: str, folder: Path) -> PostgresSite:
@@ -28,6 +31,7 @@ class PostgresSite:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.folder: Path = folder
+        self.marks: Marks = _MARKS
         self._url = url.partition("?")[0]
         self._options = url.partition("?")[2]
         self._parameters: dict[str, Any] = dict(address(url).parameters)

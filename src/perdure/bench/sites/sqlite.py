@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from perdure.bench.figure import Mark, Marks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _INSERT = "insert into floor (body) values (?)"
+_MARKS = Marks(
+    steps=Mark(4, 6), processor=Mark(40, 25), sequence=Mark(2, 1.3), latency=Mark(5, 3.5), starts=Mark(20_000)
+)
 
 
 def open_site(_url: str, folder: Path) -> SqliteSite:
@@ -25,6 +30,7 @@ class SqliteSite:
 
     def __init__(self, folder: Path) -> None:
         self.folder: Path = folder
+        self.marks: Marks = _MARKS
 
     def url(self, name: str) -> str:
         """Return a file's URL."""
