@@ -49,9 +49,12 @@ class Watch:
         if self._flight.advance():
             self._stop()
             self._landed()
-        elif self._writes and not self._flight.unsent:
-            self._writes = False
-            self._loop.remove_writer(self._file)
+        elif self._flight.unsent != self._writes:
+            self._writes = not self._writes
+            if self._writes:
+                self._loop.add_writer(self._file, self._ready)
+            else:
+                self._loop.remove_writer(self._file)
 
     def _expire(self) -> None:
         self._stop()

@@ -17,7 +17,7 @@ from perdure.model.write import COMMITTED, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.store.migrate import migrations, script
 from perdure.store.mysql.address import address
-from perdure.store.mysql.link import Connection
+from perdure.store.mysql.connection import Connection
 from perdure.store.mysql.schema import check, problems, server_of
 from perdure.testing.author import Author
 from tests.servers.certificate import Certificate

@@ -25,12 +25,24 @@ from tests.store.sending import Sending, arrive
 LOG = r"\bevent\b"
 
 
+@pytest.fixture(params=["postgres", "mariadb"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Give each kind of server that can be sent to."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database(new_database: Callable[[str], Database], kind: str) -> Database:
+    return new_database(kind)
+
+
 class TestContract(WritingContract, CreatingContract, TellingContract, UpgradingContract):
     """What every store must keep, with every commit a flight."""
 
     @pytest.fixture
-    def make(self, new_store: Callable[[str], Database]) -> Callable[[], Store]:
-        url = new_store("postgres").url
+    def make(self, kind: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
+        of_kind = request.getfixturevalue("new_database" if kind == "mariadb" else "new_store")
+        url = of_kind(kind).url
 
         def made() -> Any:
             return Sending(open_store(url, StoreOptions()))
@@ -39,14 +51,14 @@ class TestContract(WritingContract, CreatingContract, TellingContract, Upgrading
 
 
 @pytest.fixture
-def proxy(servers: Servers, postgres_db: Database) -> Proxy:
-    return servers.proxy(postgres_db.server)
+def proxy(servers: Servers, database: Database) -> Proxy:
+    return servers.proxy(database.server)
 
 
 @pytest.fixture
-def store(postgres_db: Database, proxy: Proxy) -> Iterator[Any]:
+def store(database: Database, proxy: Proxy) -> Iterator[Any]:
     """Give a store whose connections go through the proxy."""
-    url = postgres_db.server.url(postgres_db.name, port=proxy.port)
+    url = database.server.url(database.name, port=proxy.port)
     store: Any = Sending(open_store(url, StoreOptions(busy_timeout_s=2.0)))
     store.open()
     yield store
@@ -97,8 +109,8 @@ def test_one_refused_write_takes_no_neighbour_with_it(store: Any, author: Author
     assert seqs(store) == [1, 2, 3, 4, 5]
 
 
-def test_a_batch_that_a_socket_does_not_take_at_once_arrives(postgres_db: Database) -> None:
-    store: Any = Sending(open_store(postgres_db.url, StoreOptions()))
+def test_a_batch_that_a_socket_does_not_take_at_once_arrives(database: Database) -> None:
+    store: Any = Sending(open_store(database.url, StoreOptions()))
     store.open()
     authors = [Author(f"run-{n}", store.now()) for n in range(20)]
     assert store.commit([author.create() for author in authors]) == [COMMITTED] * 20
@@ -120,7 +132,7 @@ def test_while_one_is_on_its_way_there_is_no_other(store: Any, author: Author) -
     assert again.error is None
 
 
-def test_one_that_takes_too_long_expires_and_is_looked_for(store: Any, author: Author, postgres_db: Database) -> None:
+def test_one_that_takes_too_long_expires_and_is_looked_for(store: Any, author: Author, database: Database) -> None:
     batch: list[Write] = [author.step()]
     flight = store.inner.send(batch)
     flight.expire()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.store.mysql import fault
 from perdure.store.mysql.literal import Raw, event_row, literal, row
 from perdure.store.server.dialect import Fault
+from perdure.store.server.flight import SentBatch
 from perdure.store.server.gathering import PURGED, Gathering
 from perdure.store.tails import Tails
 
@@ -49,13 +50,15 @@ class Head(NamedTuple):
 def apply(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tails) -> None:
     """Commit a batch, all of it or nothing, and remember the ends of its logs in ``tails``."""
     writing = Batch(known, tails, link.max_packet)
-    writing.add(batch)
-    if len(writing.statements) == 1:
-        link.run(writing.statements, alone=True)
-    else:
-        link.begin()
-        link.run(writing.statements, committing=True)
+    link.run(writing.whole(link, batch), alone=writing.is_alone, committing=not writing.is_alone)
     writing.done()
+
+
+def send(link: MysqlLink, known: Statements, batch: Sequence[Write], tails: Tails) -> SentBatch:
+    """Have on its way what `apply` commits."""
+    writing = Batch(known, tails, link.max_packet)
+    statements = writing.whole(link, batch)
+    return SentBatch(link, writing, link.start(statements, alone=writing.is_alone, committing=not writing.is_alone))
 
 
 def attempt(link: MysqlLink, known: Statements, writes: Sequence[Write], ends: Tails, *, hurry: bool) -> None:
@@ -92,6 +95,18 @@ class Batch(Gathering):
         self._known = known
         self._most = min(_CHUNK_BYTES, max_packet)
         self.statements: list[bytes] = []
+
+    def whole(self, link: MysqlLink, batch: Sequence[Write]) -> list[bytes]:
+        """Return a batch as a transaction of its own, begun unless it is a single statement; see `add`."""
+        self.add(batch)
+        if not self.is_alone:
+            link.begin()
+        return self.statements
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one statement, which is a transaction by itself."""
+        return len(self.statements) == 1
 
     def _send(self, write: Send) -> None:
         run_id, _, kind, sent_at, detail = write.message

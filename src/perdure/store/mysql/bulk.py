@@ -12,10 +12,10 @@ from perdure.store.base import StoreOptions
 from perdure.store.bulk import MARK_NAME, MARK_NUMBER, TABLES, Key, Row, Statements, Table, buried, tags_of
 from perdure.store.migrate import Applied, is_exactly, migrations
 from perdure.store.mysql.address import address
+from perdure.store.mysql.connection import Connection
 from perdure.store.mysql.dialect import MysqlDialect
 from perdure.store.mysql.fault import number_of, said
 from perdure.store.mysql.fault import translate as meaning
-from perdure.store.mysql.link import Connection
 from perdure.store.mysql.literal import literal
 from perdure.store.mysql.literal import row as row_text
 from perdure.store.mysql.result import Streamed

@@ -15,8 +15,9 @@ from perdure.store.instrumented import Instrumented
 from perdure.store.migrate import Applied, SchemaText
 from perdure.store.mysql import batch, fault, schema
 from perdure.store.mysql.address import Address, address
+from perdure.store.mysql.connection import Connection
 from perdure.store.mysql.facts import facts
-from perdure.store.mysql.link import Connection, MysqlLink
+from perdure.store.mysql.link import MysqlLink
 from perdure.store.mysql.statement import Statement
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.dialect import LinkLost
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
+    from perdure.store.server.flight import SentBatch
     from perdure.store.slots import Call as Named
     from perdure.store.tails import Tails
 
 _DURABILITY = ("host", "quorum", "process")
-_CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True, hints=False)
+_CAPABILITIES = Capabilities("mysql", inline=False, durability=_DURABILITY, shared=True, hints=False, sends=True)
 _PATIENCE = "it is tried again until it does; see the page on fail-over"
 _CONNECT_S = 5.0
 _LOCK_WAIT_S = 1
@@ -184,6 +186,10 @@ class MysqlDialect:
     def apply(self, link: MysqlLink, writes: Sequence[Write], tails: Tails) -> None:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
+
+    def send(self, link: MysqlLink, writes: Sequence[Write], tails: Tails) -> SentBatch:
+        """Send a batch in a transaction of its own."""
+        return batch.send(link, self._statements, writes, tails)
 
     def attempt(self, link: MysqlLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""

@@ -10,69 +10,56 @@ INV-4  While a transaction is open the server waits only seconds for its client,
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import pymysql
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.err import Error  # not by way of the package: Django puts copies there
 
 from perdure.store.mysql import fault
+from perdure.store.mysql.connection import Connection
+from perdure.store.mysql.frames import Frames, framed
 from perdure.store.mysql.levels import levels
-from perdure.store.mysql.result import Result
 from perdure.store.mysql.statement import Statement
 from perdure.store.server.dialect import LinkLost, Value
 from perdure.store.server.dialect import Result as Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from ssl import SSLContext
+    from collections.abc import Iterator, Sequence
 
     from perdure.store.server.clock import ServerClock
 
 _LEVELS = "levels"
 _SEPARATOR = b";\n"
+_QUERY = b"\x03"
 _SPARE = 1024
 """Bytes of a packet that are not SQL."""
 
 
-if TYPE_CHECKING:
-    _Connection = pymysql.connections.Connection[Any]
-else:
-    _Connection = pymysql.connections.Connection
+class Sent:
+    """Statements that are on their way, and what has been answered so far."""
 
+    __slots__ = ("asked", "commit_at", "deadline", "frames", "lead", "number", "packets", "results", "unsent", "wanted")
 
-class Connection(_Connection):
-    """PyMySQL's, with a deadline that can be changed, and one context for all that check no certificate."""
-
-    server_status: int
-    """Of the last answer."""
-    _unchecked: ClassVar[SSLContext | None] = None
-
-    def _create_ssl_ctx(self, sslp: Mapping[str, Any] | SSLContext) -> SSLContext:
-        """Make the context of TLS.
-
-        Where nothing is asked for, nothing is checked. The driver reads the system's certificates all the same, and
-        for every connection anew, which takes longer than all else that a connection needs.
-        """
-        if sslp or Connection._unchecked is None:
-            made: SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # not in the published types
-            if sslp:
-                return made
-            Connection._unchecked = made
-        return Connection._unchecked
-
-    def limit(self, seconds: float) -> None:
-        """Give up a call when nothing comes, or can be sent, for so long."""
-        self._read_timeout = self._write_timeout = seconds
-
-    def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: FBT001, FBT002, ARG002 - the driver's own
-        self._result = None
-        found = Result(self)
-        found.read()
-        self._result = found
-        if found.server_status is not None:
-            self.server_status = found.server_status
-        return found.affected_rows or 0
+    def __init__(self, packets: Sequence[bytes], *, lead: int, wanted: int, asked: int, commit_at: int | None) -> None:
+        self.packets: list[bytes] = list(reversed(packets))
+        """Those that were not begun, the last one first."""
+        self.lead: int = lead
+        """So many statements begin the transaction."""
+        self.wanted: int = wanted
+        """So many answers after these are for the caller."""
+        self.asked: int = asked
+        """So many after these say what time it is: one, or none."""
+        self.commit_at: int | None = commit_at
+        """Place of the COMMIT, or of the only statement."""
+        self.deadline: float = 0.0
+        """When it must have been answered, on the monotonic clock."""
+        self.unsent: memoryview = memoryview(b"")
+        """What of the packet that was begun is not in the hands of the system yet."""
+        self.number: int = 1
+        """Of the first frame of its answer."""
+        self.frames: Frames = Frames()
+        self.results: list[Answer] = []
 
 
 class MysqlLink:
@@ -165,20 +152,93 @@ class MysqlLink:
             Error: the first error; nothing after it was done.
             fault.TooLarge: a statement does not fit into a packet; nothing was sent.
         """
+        sent = self._prepared(statements, committing=committing, alone=alone, several=several)
+        self._exchange(sent)
+        return self.answers(sent)
+
+    def _prepared(
+        self, statements: Sequence[bytes], *, committing: bool, alone: bool = False, several: bool = False
+    ) -> Sent:
         opening = [self._fixed("short"), self._fixed("begin")] if self._beginning else []
         closing = [self._fixed("commit"), self._fixed("long")] if committing else []
         asking = [self._fixed("clock")] if self._clock.is_stale and not several else []
-        sent = [*opening, *statements, *asking, *closing]
-        commit_at = len(sent) - 2 if committing else 0 if alone else None
-        packets = list(self._packets(sent))
+        whole = [*opening, *statements, *asking, *closing]
+        commit_at = len(whole) - 2 if committing else 0 if alone else None
+        packets = list(self._packets(whole))
         if opening:
             self._beginning, self._open = False, True
-        results = self._exchange(packets, commit_at)
-        if committing:
+        sent = Sent(packets, lead=len(opening), wanted=len(statements), asked=len(asking), commit_at=commit_at)
+        sent.deadline = monotonic() + self.deadline_s
+        return sent
+
+    def answers(self, sent: Sent) -> list[Answer]:
+        """Return what each statement gave; see `run`. All has been answered."""
+        results = sent.results
+        last = sent.lead + sent.wanted
+        if len(results) > last + sent.asked:  # a COMMIT, and what comes after it
             self._check_closed()
-        if asking:
-            self._clock.hear(results[len(opening) + len(statements)].rows[0][0])
-        return results[len(opening) : len(opening) + len(statements)]
+        if sent.asked:
+            self._clock.hear(results[last].rows[0][0])
+        return results[sent.lead : last]
+
+    # ---- the same, without a wait ----
+
+    @property
+    def socket(self) -> int:
+        """What becomes readable when an answer comes."""
+        return self._connection.fileno()
+
+    def start(self, statements: Sequence[bytes], *, committing: bool = False, alone: bool = False) -> Sent:
+        """Send statements and wait for nothing; see `run`. What is sent is to be brought to its end by `advance`."""
+        self._check_usable()
+        sent = self._prepared(statements, committing=committing, alone=alone)
+        try:
+            self._begin_packet(sent)
+        except OSError as error:
+            self._failed(error, 0, sent.commit_at)
+        return sent
+
+    def advance(self, sent: Sent) -> bool:
+        """Send and take in what can be without a wait. Whether all of it was answered.
+
+        Raises:
+            LinkLost: the connection is gone.
+            Error: the server refuses a statement; nothing after it was done.
+        """
+        try:
+            return self._advance(sent)
+        except (Error, OSError) as error:
+            self._failed(error, len(sent.results), sent.commit_at)
+
+    def expire(self, sent: Sent) -> None:
+        """Give up what has not been answered in time. Raises `LinkLost`."""
+        why = TimeoutError(f"the server did not answer within {self.deadline_s:.1f} s")
+        self._failed(why, len(sent.results), sent.commit_at)
+
+    def _begin_packet(self, sent: Sent) -> None:
+        question, sent.number = framed(_QUERY + sent.packets.pop())
+        sent.frames, sent.unsent = Frames(), memoryview(question)
+        self._push(sent)
+
+    def _push(self, sent: Sent) -> None:
+        while sent.unsent and (count := self._connection.send_some(sent.unsent)):
+            sent.unsent = sent.unsent[count:]
+
+    def _advance(self, sent: Sent) -> bool:
+        self._push(sent)
+        frames = sent.frames
+        while not frames.complete and (data := self._connection.receive_some()):
+            frames.add(data)
+        if not frames.complete:
+            return False
+        for answer in self._connection.results(bytes(frames.data), sent.number):
+            sent.results.append(answer)  # one by one: an error says how many there were
+        if sent.packets:
+            self._begin_packet(sent)
+            return False
+        return True
+
+    # ---- packets, with a wait ----
 
     def _packets(self, statements: Sequence[bytes]) -> Iterator[bytes]:
         """Join statements, as many as fit."""
@@ -196,28 +256,29 @@ class MysqlLink:
         if packet:
             yield _SEPARATOR.join(packet)
 
-    def _exchange(self, packets: Sequence[bytes], commit_at: int | None) -> list[Answer]:
+    def _check_usable(self) -> None:
         if not self.usable:
             message = "the connection was given up"
             raise LinkLost(message)
-        results: list[Answer] = []
-        cursor = self._cursor
+
+    def _exchange(self, sent: Sent) -> None:
+        self._check_usable()
+        results, cursor = sent.results, self._cursor
         self._connection.limit(self.deadline_s)
         try:
-            for packet in packets:
-                cursor.execute(packet)
+            while sent.packets:
+                cursor.execute(sent.packets.pop())
                 more: bool | None = True
                 while more:
                     results.append(Answer(list(cursor.fetchall()), cursor.rowcount))
                     more = cursor.nextset()
         except (Error, OSError) as error:
-            self._failed(error, len(results), commit_at)
+            self._failed(error, len(results), sent.commit_at)
         except BaseException:
             self.usable = False
             raise
-        return results
 
-    def _failed(self, error: Exception, answered: int, commit_at: int | None) -> None:
+    def _failed(self, error: Exception, answered: int, commit_at: int | None) -> NoReturn:
         """Raise what is known after an error in place of the answer after those that came."""
         if commit_at is not None and answered > commit_at:
             self.usable = False  # it is done; what came after it is of no interest

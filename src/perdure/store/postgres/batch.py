@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from perdure.store.postgres.array import BLOBS, NUMBERS, TEXTS, blobs, numbers, texts
 from perdure.store.postgres.link import Call, Statement, call
+from perdure.store.server.flight import SentBatch
 from perdure.store.server.gathering import PURGED, Gathering
 from perdure.store.tails import Tails
 
@@ -53,41 +54,10 @@ def apply(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: 
     writing.done()
 
 
-class SentBatch:
-    """A batch on its way: see `perdure.store.server.flight.Sending`."""
-
-    def __init__(self, link: PostgresLink, known: Statements, batch: Sequence[Write], tails: Tails) -> None:
-        self._link = link
-        self._writing = Batch(known, tails)
-        self._sent = link.start(self._writing.whole(link, batch), committing=True)
-        self.deadline: float = self._sent.deadline
-
-    def fileno(self) -> int:
-        """Return the connection's socket."""
-        return self._link.socket
-
-    @property
-    def unsent(self) -> bool:
-        """Whether the socket took not all of it."""
-        return self._sent.unsent
-
-    def advance(self) -> bool:
-        """Send and take in what can be without a wait."""
-        return self._link.advance(self._sent)
-
-    def finish(self) -> None:
-        """Take the answers, and remember the ends of the logs."""
-        self._link.answers(self._sent)
-        self._writing.done()
-
-    def expire(self) -> bool:
-        """Give up waiting."""
-        self._link.expire(self._sent)
-        return True
-
-    def abandon(self) -> None:
-        """Give the connection up."""
-        self._link.close()
+def send(link: PostgresLink, known: Statements, batch: Sequence[Write], tails: Tails) -> SentBatch:
+    """Have on its way what `apply` commits."""
+    writing = Batch(known, tails)
+    return SentBatch(link, writing, link.start(writing.whole(link, batch), committing=True))
 
 
 def attempt(link: PostgresLink, known: Statements, writes: Sequence[Write], ends: Tails, *, hurry: bool) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.model.write import Write
     from perdure.store.base import Store
     from perdure.store.server.dialect import Fault
+    from perdure.store.server.flight import SentBatch
     from perdure.store.slots import Call as Named
     from perdure.store.tails import Tails
 
@@ -181,9 +182,9 @@ class PostgresDialect:
         """Commit a batch in a transaction of its own."""
         batch.apply(link, self._statements, writes, tails)
 
-    def send(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> batch.SentBatch:
+    def send(self, link: PostgresLink, writes: Sequence[Write], tails: Tails) -> SentBatch:
         """Send a batch in a transaction of its own."""
-        return batch.SentBatch(link, self._statements, writes, tails)
+        return batch.send(link, self._statements, writes, tails)
 
     def attempt(self, link: PostgresLink, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction."""

@@ -149,6 +149,15 @@ class Dialect(Protocol[L]):
         """
         ...
 
+    def send(self, link: L, writes: Sequence[Write], tails: Tails) -> Sending:
+        """Have on its way what `apply` commits.
+
+        Raises:
+            LinkLost: the connection broke while it was sent.
+            Exception: it cannot be sent, and nothing was.
+        """
+        ...
+
     def attempt(self, link: L, writes: Sequence[Write], ends: Tails, *, hurry: bool = False) -> None:
         """Apply writes inside the open transaction, all of them or none; it goes on either way.
 
@@ -209,17 +218,4 @@ class Dialect(Protocol[L]):
 
     def translate(self, error: Exception) -> Exception | None:
         """Return what to raise instead of an error; None if it is not one of the driver."""
-        ...
-
-
-class SendingDialect(Dialect[L], Protocol[L]):
-    """One that can have a batch on its way while nobody waits (`Capabilities.sends`)."""
-
-    def send(self, link: L, writes: Sequence[Write], tails: Tails) -> Sending:
-        """Have on its way what `apply` commits.
-
-        Raises:
-            LinkLost: the connection broke while it was sent.
-            Exception: it cannot be sent, and nothing was.
-        """
         ...

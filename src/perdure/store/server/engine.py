@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable, UsageError
 from perdure.model.claim import Claims
@@ -18,7 +18,7 @@ from perdure.store.server.catalog import ServerGround
 from perdure.store.server.claim import LATE, Claiming, Known, Outlook
 from perdure.store.server.clock import ServerClock
 from perdure.store.server.commit import Committing, Promise
-from perdure.store.server.dialect import Dialect, Fault, L, LinkLost, SendingDialect
+from perdure.store.server.dialect import Dialect, Fault, L, LinkLost
 from perdure.store.server.flight import ServerFlight
 from perdure.store.server.hint import Hints
 from perdure.store.server.links import Links
@@ -212,8 +212,7 @@ class ServerStore(Generic[L]):
             else:
                 self._tails.clear()
 
-        send = cast("SendingDialect[L]", self._dialect).send
-        return ServerFlight(len(batch), partial(send, link, batch, self._tails), over)
+        return ServerFlight(len(batch), partial(self._dialect.send, link, batch, self._tails), over)
 
     def land(self, batch: Sequence[Write], flight: Flight) -> list[Outcome]:
         """Find out what became of a batch, and commit what was not."""

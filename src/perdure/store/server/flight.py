@@ -7,7 +7,7 @@ up; so the store would have nothing to do meanwhile. What does not go as it shou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.model.write import COMMITTED
 from perdure.store.server.dialect import LinkLost
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.model.write import Outcome
+    from perdure.store.server.gathering import Gathering
 
 
 class Sending(Protocol):
@@ -48,6 +49,74 @@ class Sending(Protocol):
     def abandon(self) -> None:
         """Give the connection up."""
         ...
+
+
+class Way(Protocol):
+    """A connection that can be told to go on later. What it has sent is its own matter."""
+
+    @property
+    def socket(self) -> int:
+        """What becomes readable when an answer comes."""
+        ...
+
+    def advance(self, sent: Any) -> bool:
+        """See `Sending.advance`."""
+        ...
+
+    def answers(self, sent: Any) -> object:
+        """Return what was answered, once all was; raises what the server has said instead."""
+        ...
+
+    def expire(self, sent: Any) -> None:
+        """Raise `LinkLost`, unless all was answered just now."""
+        ...
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
+class SentBatch:
+    """A batch on its way over a connection: a `Sending`.
+
+    Args:
+        link: the connection.
+        writing: the writes, whose ends are remembered once they are committed.
+        sent: the transaction.
+    """
+
+    def __init__(self, link: Way, writing: Gathering, sent: Any) -> None:
+        self._link = link
+        self._writing = writing
+        self._sent = sent
+        self.deadline: float = sent.deadline
+
+    def fileno(self) -> int:
+        """Return the connection's socket."""
+        return self._link.socket
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the socket took not all of it."""
+        return bool(self._sent.unsent)
+
+    def advance(self) -> bool:
+        """Send and take in what can be without a wait."""
+        return self._link.advance(self._sent)
+
+    def finish(self) -> None:
+        """Take the answers, and remember the ends of the logs."""
+        self._link.answers(self._sent)
+        self._writing.done()
+
+    def expire(self) -> bool:
+        """Give up waiting."""
+        self._link.expire(self._sent)
+        return True
+
+    def abandon(self) -> None:
+        """Give the connection up."""
+        self._link.close()
 
 
 class ServerFlight:
