@@ -26,23 +26,23 @@ LOG = r"\bevent\b"
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
-def kind(request: pytest.FixtureRequest) -> str:
+def server(request: pytest.FixtureRequest) -> str:
     """Give each kind of server that can be sent to."""
     return str(request.param)
 
 
 @pytest.fixture
-def database(new_database: Callable[[str], Database], kind: str) -> Database:
-    return new_database(kind)
+def database(new_database: Callable[[str], Database], server: str) -> Database:
+    return new_database(server)
 
 
 class TestContract(WritingContract, CreatingContract, TellingContract, UpgradingContract):
     """What every store must keep, with every commit a flight."""
 
     @pytest.fixture
-    def make(self, kind: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-        of_kind = request.getfixturevalue("new_database" if kind == "mariadb" else "new_store")
-        url = of_kind(kind).url
+    def make(self, server: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
+        of_kind = request.getfixturevalue("new_database" if server == "mariadb" else "new_store")
+        url = of_kind(server).url
 
         def made() -> Any:
             return Sending(open_store(url, StoreOptions()))
