@@ -159,8 +159,23 @@ MUTANTS = (
     ),
     Mutant(
         "a run's number is believed whatever others wrote", "store/sqlite/engine.py",
-        "self._tails.numbers.clear()", "pass",
+        "self._tails.others_wrote()\n        row = ", "row = ",
         "tests/store/test_tails.py::test_what_a_purged_run_was_known_by_is_not_written_to",
+    ),
+    Mutant(
+        "a claim that was undone is believed", "store/server/claim.py",
+        "self.answer = Claims([])  # a try before this one may have been undone", "pass",
+        "tests/store/server/test_claims.py::test_a_claim_that_is_undone_takes_nothing[postgres]",
+    ),
+    Mutant(
+        "a run that somebody else has just claimed is claimed with its key", "store/sql/postgres/queries.sql",
+        "and r.priority = $3::bigint and r.wake_at is not null and r.wake_at <= $4::bigint\n    for no key", "for no key",
+        "tests/store/server/test_claims.py::test_runs_with_keys_are_claimed_by_one_worker_each[postgres]",
+    ),
+    Mutant(
+        "an answer of the server is taken for whole too early", "store/mysql/frames.py",
+        "self.complete = not status & _MORE_RESULTS", "self.complete = True",
+        "tests/store/server/test_sending.py::test_one_refused_write_takes_no_neighbour_with_it[mariadb]",
     ),
     Mutant(
         "a failed COMMIT is believed to have failed", "store/settle.py",
