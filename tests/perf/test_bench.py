@@ -166,7 +166,8 @@ def test_what_is_taken_by_default_is_known() -> None:
 
 
 async def test_so_many_worker_processes_do_the_work_as_the_figure_says(tmp_path: Path) -> None:
-    await child.take("workers", tmp_path, replace(SMALL, runs=200, rounds=1, concurrency=5))
+    # Enough work that the second worker, who looks a few times a second, does not come too late for all of it.
+    await child.take("workers", tmp_path, replace(SMALL, runs=4_000, rounds=1, concurrency=5))
     site = SqliteSite(tmp_path)
     for count, name in enumerate(("round-1", "round-2"), start=1):
         async with Engine(site.url(name), [some_steps], worker=False) as engine:

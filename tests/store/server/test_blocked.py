@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -18,17 +18,12 @@ from perdure.testing.author import Author
 from perdure.verify.database import verify
 from tests.guard.clients import KINDS as CLIENTS
 from tests.guard.clients import Client, Place
-from tests.servers.fixtures import KINDS, Database
+from tests.servers.fixtures import Database
 from tests.servers.postgres import USER
 
 pytestmark = pytest.mark.serial
 PATIENCE_S = 6.0
 NEIGHBOURS = 100
-
-
-@pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    return new_database(request.param)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -25,30 +25,8 @@ from perdure.store.postgres.link import PostgresLink
 from perdure.testing.author import Author, claims_for
 from perdure.testing.conformance.contract import accept, claim, enlist
 from perdure.testing.conformance.filling import change
-from tests.servers.fixtures import KINDS, Database, Servers
+from tests.servers.fixtures import Database, Servers
 from tests.servers.postgres import Postgres
-
-
-@pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database of each kind."""
-    return new_database(request.param)
-
-
-@pytest.fixture
-def open_more(database: Database) -> Iterator[Callable[[], Store]]:
-    """Give a function that opens the database as another process would."""
-    opened: list[Store] = []
-
-    def more() -> Store:
-        store = open_store(database.url, StoreOptions())
-        store.open()
-        opened.append(store)
-        return store
-
-    yield more
-    for store in opened:
-        store.close()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from perdure.store.server.dialect import Result
 from perdure.store.server.floors import Floors, View
 from perdure.testing.author import Author
 from perdure.testing.conformance.contract import accept, claim, enlist
-from tests.servers.fixtures import KINDS, Database
+from tests.servers.fixtures import Database
 
 SECOND = 1_000_000
 NOW = 1_000 * SECOND
@@ -118,12 +118,6 @@ def test_they_are_of_one_worker_and_its_code() -> None:
     known = costly((0, NOW))
     assert known.calls(["q", "r"], (CODE,), NOW)[0] == WHOLE[0]
     assert costly((0, NOW)).calls(["q"], (), NOW) == [("levels", "q", *[()] * 8)]
-
-
-@pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database of each kind."""
-    return new_database(request.param)
 
 
 @pytest.fixture

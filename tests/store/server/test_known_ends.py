@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from perdure.model.write import Write
-from perdure.store.base import Store, StoreOptions, open_store
+from perdure.store.base import Store
 from perdure.store.server.gathering import Gathering
 from perdure.testing.author import Author
 from perdure.testing.conformance.contract import accept, claim, enlist
-from tests.servers.fixtures import KINDS, Database
-
-
-@pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database of each kind."""
-    return new_database(request.param)
-
-
-@pytest.fixture
-def open_more(database: Database) -> Iterator[Callable[[], Store]]:
-    """Give a function that opens the database as another process would."""
-    opened: list[Store] = []
-
-    def more() -> Store:
-        store = open_store(database.url, StoreOptions())
-        store.open()
-        opened.append(store)
-        return store
-
-    yield more
-    for store in opened:
-        store.close()
 
 
 @pytest.fixture

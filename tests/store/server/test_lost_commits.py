@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,17 +11,12 @@ from perdure.model.claim import ClaimRequest
 from perdure.model.write import COMMITTED, Conflict, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.testing.author import Author, claims_for, worker
-from tests.servers.fixtures import KINDS, Database, Servers
+from tests.servers.fixtures import Database, Servers
 from tests.servers.proxy import Proxy, Where
 
 LOG = r"\bevent\b"
 """What is found in each transaction that writes to a log."""
 AFTER: list[Where] = ["after", "mid-reply"]
-
-
-@pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    return new_database(request.param)
 
 
 @pytest.fixture

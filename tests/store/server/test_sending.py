@@ -109,13 +109,15 @@ def test_one_refused_write_takes_no_neighbour_with_it(store: Any, author: Author
     assert seqs(store) == [1, 2, 3, 4, 5]
 
 
-def test_a_batch_that_a_socket_does_not_take_at_once_arrives(database: Database) -> None:
-    store: Any = Sending(open_store(database.url, StoreOptions()))
+def test_a_batch_that_a_socket_does_not_take_at_once_arrives(database: Database, proxy: Proxy) -> None:
+    store: Any = Sending(open_store(database.server.url(database.name, port=proxy.port), StoreOptions()))
     store.open()
     authors = [Author(f"run-{n}", store.now()) for n in range(20)]
     assert store.commit([author.create() for author in authors]) == [COMMITTED] * 20
+    proxy.freeze()
     flight = store.inner.send([author.step(b'"' + b"x" * 1_000_000 + b'"') for author in authors])
     assert flight.unsent
+    proxy.thaw()
     arrive(flight)
     assert flight.error is None
     assert flight.outcomes == [COMMITTED] * 20
