@@ -86,9 +86,9 @@ class Connection(_Connection):
         if self._sock is None:
             message = "the connection was given up"
             raise ConnectionResetError(message)
-        if getattr(self, "_current_timeout", None) != 0:  # not in every release of the driver
+        if self._sock.gettimeout() != 0:
             self._sock.settimeout(0)
-            self._current_timeout = 0
+            self._current_timeout = 0  # else the driver believes in the one it has set
 
     def results(self, data: bytes, number: int) -> Iterator[Answer]:
         """Read the answers to a packet of statements, which have all come; the first one's frame has this number.
