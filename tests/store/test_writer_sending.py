@@ -111,6 +111,32 @@ async def test_the_loop_goes_on_while_a_batch_is_on_its_way_and_the_order_is_kep
     assert store.places == [], "no thread was needed"
 
 
+async def test_a_full_batch_is_sent_at_once_whatever_the_loop_has_to_do_before_its_next_turn() -> None:
+    store, told = Sent(), Told()
+    writer = opened(store, max_batch=3)
+    send(writer, told, "a", "b")
+    assert store.flights == []
+    send(writer, told, "c", "d", "e", "f", "g")
+    assert [list(flight.batch) for flight in store.flights] == [["a", "b", "c"]], "and one after the other"
+    assert told.outcomes == []
+    for number in (1, 2, 3):
+        (await sent(store, number)).arrive()
+    await writer.close()
+    assert [list(flight.batch) for flight in store.flights] == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
+    assert told.outcomes == [(name, COMMITTED) for name in "abcdefg"]
+    assert store.places == [], "no thread was needed"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_a_store_that_cannot_send_has_nothing_to_do_before_the_next_turn(inline: bool) -> None:
+    store, told = Plan(inline=inline), Told()
+    writer = opened(store, max_batch=2)
+    send(writer, told, "a", "b", "c")
+    assert store.places == []
+    await writer.close()
+    assert told.outcomes == [(name, COMMITTED) for name in "abc"]
+
+
 async def test_a_flight_that_fails_is_landed_on_the_thread() -> None:
     refused = ValueError("refused")
     store, told = Sent(refused), Told()

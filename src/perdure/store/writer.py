@@ -67,6 +67,9 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = StoreThread("perdure-writer")
         self._scheduled = False
+        """Whether a batch is on its way or about to be."""
+        self._soon: asyncio.Handle | None = None
+        """Of the turn of the loop in which it begins, if it has not yet."""
         self._aside: list[tuple[Write, Submitter]] = []
         """Blocked writes, which wait for their next turn."""
         self._again: list[tuple[Write, Submitter]] = []
@@ -118,7 +121,10 @@ class Writer:
         self._queue.append((write, submitter))
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+            self._flush_soon()
+        elif self._soon is not None and self._sends and len(self._queue) >= self._max_batch:
+            self._soon.cancel()
+            self._flush()  # the store works while the loop does what comes before its next turn
 
     async def room(self) -> None:
         """Wait until the queue has room: the back-pressure for those who start runs."""
@@ -134,8 +140,12 @@ class Writer:
     def _is_inline(self) -> bool:
         return self._inline and self._average_s < SLOW_COMMIT_S
 
+    def _flush_soon(self) -> None:
+        self._soon = self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+
     def _flush(self) -> None:
         """Commit the next batch, here or on the thread."""
+        self._soon = None
         if self.crash is not None:
             return
         if self._again:
@@ -244,7 +254,7 @@ class Writer:
         if ahead:
             pass  # whoever takes in that batch goes on
         elif self._queue or self._again:
-            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
+            self._flush_soon()
         else:
             self._scheduled = False
             if self._idle and not self._aside:

@@ -1,0 +1,221 @@
+"""An event belongs to a run: whoever continues a log and whoever purges it meet, whatever comes first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from perdure.model.run import Tombstone
+from perdure.model.write import COMMITTED, Blocked, Conflict, Outcome, Write
+from perdure.store.base import Store, StoreOptions, open_store
+from perdure.testing.author import Author
+from perdure.testing.conformance.contract import accept, running
+from perdure.verify.database import verify
+from tests.servers.fixtures import Database
+
+EVENT = "insert into perdure.event (run_id, seq, type, attempt, at, epoch, commit_id, chain)"
+A_MOMENT_S = 0.3
+
+
+@pytest.fixture(params=["postgres", "postgres18"])
+def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
+    """Give a database on each release."""
+    return new_database(request.param)
+
+
+@pytest.fixture
+def store(database: Database) -> Iterator[Store]:
+    store = open_store(database.url, StoreOptions())
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def other(database: Database, store: Store) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """Give a connection of somebody else's to the database of ``store``."""
+    with psycopg.connect(database.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def meanwhile() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def ended(store: Store, run_id: str) -> tuple[Author, Author]:
+    """Record a run that has ended. Return its author, and one who does not know."""
+    author = running(store, run_id)
+    stale = author.stale()
+    accept(store, author.completed())
+    return author, stale
+
+
+def purge_slowly(other: psycopg.Connection[tuple[object, ...]], run_id: str) -> None:
+    """Purge a run in a transaction that goes on."""
+    other.execute(
+        "insert into perdure.request (run_id, workflow, input_digest, status, purged_at) "
+        "values (%s, 'order', 7, 'completed', 1)",
+        (run_id,),
+    )
+    other.execute("delete from perdure.event where run_id = %s", (run_id,))
+    other.execute("delete from perdure.run where id = %s", (run_id,))
+
+
+def answer_to(store: Store, write: Write) -> Outcome:
+    """Commit a write, however often it takes."""
+    while True:
+        (outcome,) = store.commit([write]) or ()
+        if not isinstance(outcome, Blocked):
+            return outcome
+
+
+def is_waiting(future: Future[Outcome]) -> bool:
+    time.sleep(A_MOMENT_S)
+    return not future.done()
+
+
+def count(database: Database, run_id: str) -> int:
+    return database.rows("select count(*) from event where run_id = ?", run_id)[0][0]
+
+
+@pytest.mark.parametrize("place", ["that was purged", "behind the end"])
+def test_who_continues_a_log_waits_for_a_purge_under_way_and_is_refused(
+    store: Store,
+    other: psycopg.Connection[tuple[object, ...]],
+    meanwhile: ThreadPoolExecutor,
+    database: Database,
+    place: str,
+) -> None:
+    author, stale = ended(store, "run-1")
+    purge_slowly(other, "run-1")
+    late = (stale if place == "that was purged" else author).step()
+    answer = meanwhile.submit(answer_to, store, late)
+    assert is_waiting(answer)
+    other.commit()
+    assert answer.result() == Conflict(None)
+    assert count(database, "run-1") == 0
+
+
+def test_a_purge_waits_for_who_continues_the_log_and_takes_that_along(
+    store: Store, other: psycopg.Connection[tuple[object, ...]], meanwhile: ThreadPoolExecutor, database: Database
+) -> None:
+    author, _ = ended(store, "run-1")
+    other.execute(f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')")
+    answer = meanwhile.submit(answer_to, store, author.purge())
+    assert is_waiting(answer)
+    other.commit()
+    assert answer.result() is COMMITTED
+    assert count(database, "run-1") == 0
+    assert isinstance(store.get("run-1"), Tombstone)
+
+
+def test_a_purge_that_has_to_wait_keeps_others_waiting_for_a_moment_only(
+    store: Store, other: psycopg.Connection[tuple[object, ...]], database: Database
+) -> None:
+    """Somebody has continued a log and does not end: the purge gives up, and is tried again by whoever wants it."""
+    gone, _ = ended(store, "run-1")
+    going_on = running(store, "run-2")
+    other.execute(f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')")
+    purge = gone.purge()
+    stop = threading.Event()
+    waits: list[float] = []
+
+    def go_on() -> None:
+        mine = open_store(database.url, StoreOptions())
+        mine.open()
+        while not stop.is_set():
+            began = time.monotonic()
+            accept(mine, going_on.step())
+            waits.append(time.monotonic() - began)
+        mine.close()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        for _ in range(5):
+            assert store.commit([purge]) == [Blocked("run-1")]
+    finally:
+        stop.set()
+        thread.join()
+    assert len(waits) > 5
+    assert max(waits) < 1.0
+    other.rollback()
+    accept(store, purge)
+
+
+def test_a_start_in_somebodys_open_transaction_is_in_no_purges_way(
+    store: Store, other: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    author, _ = ended(store, "run-1")
+    other.execute(
+        "insert into perdure.run (id, workflow, workflow_version, status, queue, priority, epoch, inbox_n, "
+        "input_digest, created_at, updated_at) values ('run-2', 'order', 'v1', 'pending', 'default', 0, 0, 0, 7, 1, 1)"
+    )
+    other.execute(f"{EVENT} values ('run-2', 1, 'run_started', 1, 1, 0, 1, '')")
+    assert store.commit([author.purge()]) == [COMMITTED]
+
+
+@pytest.mark.parametrize("isolation", list(psycopg.IsolationLevel)[1:])
+def test_a_transaction_that_still_sees_a_purged_run_cannot_continue_its_log(
+    store: Store,
+    other: psycopg.Connection[tuple[object, ...]],
+    database: Database,
+    isolation: psycopg.IsolationLevel,
+) -> None:
+    author, _ = ended(store, "run-1")
+    other.isolation_level = isolation
+    other.execute("select 1")
+    accept(store, author.purge())
+    statement = f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')"
+    if isolation is psycopg.IsolationLevel.READ_COMMITTED:
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            other.execute(statement)
+    else:
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            other.execute(statement)
+    other.rollback()
+    assert count(database, "run-1") == 0
+
+
+def test_an_event_without_a_run_and_a_log_without_one_are_refused(store: Store, database: Database) -> None:
+    running(store, "run-1")
+    for seq in (1, 2):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation, match="a run that is not there"):
+            database.execute(f"{EVENT} values ('run-9', {seq}, 'run_started', 1, 1, 0, 1, '')")
+    with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="append-only"):
+        database.execute("delete from perdure.run where id = 'run-1'")
+    assert count(database, "run-1") == 2
+
+
+def test_purges_beside_workers_that_know_nothing_leave_nothing(store: Store, database: Database) -> None:
+    """Many stale appends and many purges at once: no log without its run, and every answer is true."""
+    runs = [ended(store, f"run-{n}") for n in range(60)]
+    answers: list[Outcome] = []
+
+    def append(part: list[tuple[Author, Author]]) -> None:
+        mine = open_store(database.url, StoreOptions())
+        mine.open()
+        for author, stale in part:
+            answers.append(answer_to(mine, stale.stale().step()))
+            answer_to(mine, author.stale().step())  # behind the end there is room, until the purge
+        mine.close()
+
+    threads = [threading.Thread(target=append, args=(part,)) for part in (runs, runs[::-1])]
+    for thread in threads:
+        thread.start()
+    for author, _ in runs:
+        assert answer_to(store, author.purge()) is COMMITTED
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 2 * 60
+    assert {type(answer) for answer in answers} == {Conflict}
+    assert database.rows("select count(*) from event where run_id not in (select id from run)") == [(0,)]
+    assert {type(store.get(f"run-{n}")) for n in range(60)} == {Tombstone}
+    assert verify(database.url).findings == []
