@@ -71,7 +71,9 @@ def purge_slowly(other: psycopg.Connection[tuple[object, ...]], run_id: str) -> 
 def answer_to(store: Store, write: Write) -> Outcome:
     """Commit a write, however often it takes."""
     while True:
-        (outcome,) = store.commit([write]) or ()
+        outcomes = store.commit([write])
+        assert outcomes is not None
+        (outcome,) = outcomes
         if not isinstance(outcome, Blocked):
             return outcome
 
@@ -82,7 +84,7 @@ def is_waiting(future: Future[Outcome]) -> bool:
 
 
 def count(database: Database, run_id: str) -> int:
-    return database.rows("select count(*) from event where run_id = ?", run_id)[0][0]
+    return int(database.rows("select count(*) from event where run_id = ?", run_id)[0][0])
 
 
 @pytest.mark.parametrize("place", ["that was purged", "behind the end"])

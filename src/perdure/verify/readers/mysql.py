@@ -14,6 +14,8 @@ from perdure.errors import UsageError
 from perdure.verify.readers.server import ServerEvidence
 from perdure.verify.schema import check_schema
 
+_LAST_MIGRATION = 6
+"""Whose tables are read here."""
 _TAGS = "select r.id, t.key, t.value from tag as t inner join run as r on r.no = t.run_no where r.id in ({})"
 _STRAY_TAGS = "select distinct t.run_no from tag as t where not exists (select 1 from run as r where r.no = t.run_no)"
 _NO_TABLE = 1146
@@ -45,7 +47,8 @@ def opened(url: str) -> Iterator[ServerEvidence]:
             with connection.cursor() as cursor:
                 for statement in _SNAPSHOT:
                     cursor.execute(statement)
-            check_schema(place, next(query("select max(number) from schema_migration where number < 9999", ()))[0])
+            (last,) = next(query("select max(number) from schema_migration where number < 9999", ()))
+            check_schema(place, last, _LAST_MIGRATION)
             yield ServerEvidence(query, _TAGS, _STRAY_TAGS, "`change`")
     except pymysql.err.Error as error:
         if error.args and error.args[0] == _NO_TABLE:

@@ -14,6 +14,8 @@ from perdure.errors import UsageError
 from perdure.verify.readers.server import ServerEvidence
 from perdure.verify.schema import check_schema
 
+_LAST_MIGRATION = 7
+"""Whose tables are read here."""
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TAGS = "select run_id, key, value from tag where run_id in ({})"
 _STRAY_TAGS = "select distinct t.run_id from tag as t where not exists (select 1 from run as r where r.id = t.run_id)"
@@ -57,7 +59,8 @@ def opened(url: str) -> Iterator[ServerEvidence]:
             if not known:
                 message = f"{place}: there is no schema {schema!r} of perdure in this database"
                 raise UsageError(message)
-            check_schema(place, next(query("select max(number) from schema_migration where number < 9999", ()))[0])
+            (last,) = next(query("select max(number) from schema_migration where number < 9999", ()))
+            check_schema(place, last, _LAST_MIGRATION)
             yield ServerEvidence(query, _TAGS, _STRAY_TAGS)
     except psycopg.Error as error:
         message = f"{place}: cannot be read: {(str(error).strip().splitlines() or ['?'])[0]}"

@@ -17,6 +17,8 @@ from perdure.errors import StoreCorrupt, UsageError
 from perdure.verify.evidence import CHANGES, LANES, QUEUES, SLOTS, Case, Fact, Grave, QueueFacts, Standing, queue_facts
 from perdure.verify.schema import check_schema
 
+_LAST_MIGRATION = 6
+"""Whose tables are read here."""
 _RUNS = """
     select no, id, status, wake_at, owner, epoch, inbox_n, tags, created_at, updated_at, queue, workflow, priority,
         partition_key, version_id
@@ -152,4 +154,4 @@ def _check_schema(connection: apsw.Connection, path: Path) -> None:
         message = f"{path}: not a database of perdure"
         raise UsageError(message)
     last = connection.execute("select max(number) from schema_migration where number < 9999").get
-    check_schema(str(path), last)
+    check_schema(str(path), last, _LAST_MIGRATION)
