@@ -67,9 +67,8 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = StoreThread("perdure-writer")
         self._scheduled = False
-        """Whether a batch is on its way or about to be."""
         self._soon: asyncio.Handle | None = None
-        """Of the turn of the loop in which it begins, if it has not yet."""
+        """Of the batch that begins with the loop's next turn."""
         self._aside: list[tuple[Write, Submitter]] = []
         """Blocked writes, which wait for their next turn."""
         self._again: list[tuple[Write, Submitter]] = []

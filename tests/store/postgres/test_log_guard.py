@@ -19,7 +19,7 @@ from perdure.verify.database import verify
 from tests.servers.fixtures import Database
 
 EVENT = "insert into perdure.event (run_id, seq, type, attempt, at, epoch, commit_id, chain)"
-A_MOMENT_S = 0.3
+PATIENCE_S = 10.0
 
 
 @pytest.fixture(params=["postgres", "postgres18"])
@@ -78,9 +78,13 @@ def answer_to(store: Store, write: Write) -> Outcome:
             return outcome
 
 
-def is_waiting(future: Future[Outcome]) -> bool:
-    time.sleep(A_MOMENT_S)
-    return not future.done()
+def until_it_waits(database: Database, answer: Future[Outcome]) -> None:
+    """Wait until a session waits for another one's lock."""
+    deadline = time.monotonic() + PATIENCE_S
+    waiting = "select 1 from pg_stat_activity where datname = ? and wait_event_type = 'Lock'"
+    while not database.rows(waiting, database.name):
+        assert time.monotonic() < deadline
+        assert not answer.done()
 
 
 def count(database: Database, run_id: str) -> int:
@@ -99,7 +103,7 @@ def test_who_continues_a_log_waits_for_a_purge_under_way_and_is_refused(
     purge_slowly(other, "run-1")
     late = (stale if place == "that was purged" else author).step()
     answer = meanwhile.submit(answer_to, store, late)
-    assert is_waiting(answer)
+    until_it_waits(database, answer)
     other.commit()
     assert answer.result() == Conflict(None)
     assert count(database, "run-1") == 0
@@ -111,7 +115,7 @@ def test_a_purge_waits_for_who_continues_the_log_and_takes_that_along(
     author, _ = ended(store, "run-1")
     other.execute(f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')")
     answer = meanwhile.submit(answer_to, store, author.purge())
-    assert is_waiting(answer)
+    until_it_waits(database, answer)
     other.commit()
     assert answer.result() is COMMITTED
     assert count(database, "run-1") == 0
