@@ -232,4 +232,14 @@ MUTANTS = (
         "self._watch.cancel()", "pass",
         "tests/store/test_writer_sending.py::test_a_writer_that_is_aborted_gives_its_flight_up",
     ),
+    Mutant(
+        "a purge waits for nobody who has looked for its run", "store/sql/postgres/0007_log_guard_pre.sql",
+        "perform pg_advisory_xact_lock(hashtextextended('perdure.event', 0));", "null;",
+        "tests/store/postgres/test_log_guard.py::test_a_purge_waits_for_who_continues_the_log_and_takes_that_along[postgres]",
+    ),
+    Mutant(
+        "a full batch waits for the loop's next turn", "store/writer.py",
+        "self._soon is not None and self._sends and", "False and",
+        "tests/store/test_writer_sending.py::test_a_full_batch_is_sent_at_once_whatever_the_loop_has_to_do_before_its_next_turn",
+    ),
 )  # fmt: skip
