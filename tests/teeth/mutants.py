@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         "a purge waits for nobody who has looked for its run", "store/sql/postgres/0007_log_guard_pre.sql",
         "perform pg_advisory_xact_lock(hashtextextended('perdure.event', 0));", "null;",
-        "tests/store/postgres/test_log_guard.py::test_a_purge_waits_for_who_continues_the_log_and_takes_that_along[postgres]",
+        "tests/store/postgres/test_log_guard.py::test_a_purge_waits_for_who_continues_the_log_and_takes_that_along[postgres-3]",
     ),
     Mutant(
         "a full batch waits for the loop's next turn", "store/writer.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -91,6 +92,13 @@ def count(database: Database, run_id: str) -> int:
     return int(database.rows("select count(*) from event where run_id = ?", run_id)[0][0])
 
 
+def append(other: psycopg.Connection[tuple[object, ...]], run_id: str, events: int) -> None:
+    """Continue a log in a transaction that goes on. Several events at once hold the gate open."""
+    rows = ", ".join(f"('{run_id}', {seq}, 'step_completed', 1, 1, 1, 1, '')" for seq in range(9, 9 + events))
+    other.execute(f"{EVENT} values {rows}".encode())
+
+
+@pytest.mark.parametrize("events", [1, 3])
 @pytest.mark.parametrize("place", ["that was purged", "behind the end"])
 def test_who_continues_a_log_waits_for_a_purge_under_way_and_is_refused(
     store: Store,
@@ -98,10 +106,11 @@ def test_who_continues_a_log_waits_for_a_purge_under_way_and_is_refused(
     meanwhile: ThreadPoolExecutor,
     database: Database,
     place: str,
+    events: int,
 ) -> None:
     author, stale = ended(store, "run-1")
     purge_slowly(other, "run-1")
-    late = (stale if place == "that was purged" else author).step()
+    late = (stale if place == "that was purged" else author).step(events=events)
     answer = meanwhile.submit(answer_to, store, late)
     until_it_waits(database, answer)
     other.commit()
@@ -109,11 +118,16 @@ def test_who_continues_a_log_waits_for_a_purge_under_way_and_is_refused(
     assert count(database, "run-1") == 0
 
 
+@pytest.mark.parametrize("events", [1, 3])
 def test_a_purge_waits_for_who_continues_the_log_and_takes_that_along(
-    store: Store, other: psycopg.Connection[tuple[object, ...]], meanwhile: ThreadPoolExecutor, database: Database
+    store: Store,
+    other: psycopg.Connection[tuple[object, ...]],
+    meanwhile: ThreadPoolExecutor,
+    database: Database,
+    events: int,
 ) -> None:
     author, _ = ended(store, "run-1")
-    other.execute(f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')")
+    append(other, "run-1", events)
     answer = meanwhile.submit(answer_to, store, author.purge())
     until_it_waits(database, answer)
     other.commit()
@@ -122,78 +136,174 @@ def test_a_purge_waits_for_who_continues_the_log_and_takes_that_along(
     assert isinstance(store.get("run-1"), Tombstone)
 
 
-def test_a_purge_that_has_to_wait_keeps_others_waiting_for_a_moment_only(
+def test_nobody_waits_for_the_purge_of_another_run(
     store: Store, other: psycopg.Connection[tuple[object, ...]], database: Database
 ) -> None:
-    """Somebody has continued a log and does not end: the purge gives up, and is tried again by whoever wants it."""
-    gone, _ = ended(store, "run-1")
+    """It may have stopped half-way, with all its locks."""
+    ended(store, "run-1")
     going_on = running(store, "run-2")
-    other.execute(f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')")
-    purge = gone.purge()
-    stop = threading.Event()
-    waits: list[float] = []
+    purge_slowly(other, "run-1")
+    for events in (1, 3) * 5:
+        accept(store, going_on.step(events=events))
+    other.rollback()
+    assert count(database, "run-1") == 3
 
-    def go_on() -> None:
-        mine = open_store(database.url, StoreOptions())
-        mine.open()
-        while not stop.is_set():
-            began = time.monotonic()
-            accept(mine, going_on.step())
-            waits.append(time.monotonic() - began)
-        mine.close()
 
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        for _ in range(5):
-            assert store.commit([purge]) == [Blocked("run-1")]
-    finally:
-        stop.set()
-        thread.join()
-    assert len(waits) > 5
-    assert max(waits) < 1.0
+def test_a_purge_waits_for_no_transaction_that_has_continued_another_log(
+    store: Store, other: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    gone, _ = ended(store, "run-1")
+    held, _ = ended(store, "run-2")
+    append(other, "run-2", 1)
+    assert store.commit([gone.purge()]) == [COMMITTED]
+    purge = held.purge()
+    assert store.commit([purge]) == [Blocked("run-2")]
     other.rollback()
     accept(store, purge)
+
+
+def test_a_purge_that_waits_for_the_gate_keeps_nobody_waiting(
+    store: Store, other: psycopg.Connection[tuple[object, ...]], database: Database, meanwhile: ThreadPoolExecutor
+) -> None:
+    """The connection of somebody who has added many events and went away: it is tried again until that has ended."""
+    gone, _ = ended(store, "run-1")
+    running(store, "run-2")
+    going_on = running(store, "run-3")
+    append(other, "run-2", 2)
+    mine = open_store(database.url, StoreOptions())
+    mine.open()
+    answer = meanwhile.submit(answer_to, store, gone.purge())
+    until_it_waits(database, answer)
+    began = time.monotonic()
+    for events in (1, 3) * 10:
+        accept(mine, going_on.step(events=events))
+    assert time.monotonic() - began < 1.0, "each would have waited for 0.3 s"
+    mine.close()
+    assert not answer.done()
+    other.rollback()
+    assert answer.result() is COMMITTED
+
+
+def test_purges_come_through_beside_batches_without_a_pause(store: Store, database: Database) -> None:
+    stop = threading.Event()
+
+    def go_on(name: str) -> None:
+        mine = open_store(database.url, StoreOptions())
+        mine.open()
+        authors = [running(mine, f"{name}-{n}") for n in range(20)]
+        while not stop.is_set():
+            accept(mine, *[author.step() for author in authors])
+        mine.close()
+
+    runs = [ended(store, f"run-{n}")[0] for n in range(30)]
+    threads = [threading.Thread(target=go_on, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    try:
+        answers = [answer_to(store, author.purge()) for author in runs]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert answers == [COMMITTED] * 30
+    assert database.rows("select count(*) from event where run_id not in (select id from run)") == [(0,)]
 
 
 def test_a_start_in_somebodys_open_transaction_is_in_no_purges_way(
     store: Store, other: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     author, _ = ended(store, "run-1")
-    other.execute(
-        "insert into perdure.run (id, workflow, workflow_version, status, queue, priority, epoch, inbox_n, "
-        "input_digest, created_at, updated_at) values ('run-2', 'order', 'v1', 'pending', 'default', 0, 0, 0, 7, 1, 1)"
-    )
-    other.execute(f"{EVENT} values ('run-2', 1, 'run_started', 1, 1, 0, 1, '')")
+    start(other, "run-2")
     assert store.commit([author.purge()]) == [COMMITTED]
 
 
+def start(other: psycopg.Connection[tuple[object, ...]], run_id: str) -> None:
+    """Start a run in a transaction that goes on."""
+    other.execute(
+        "insert into perdure.run (id, workflow, workflow_version, status, queue, priority, epoch, inbox_n, "
+        "input_digest, created_at, updated_at) values (%s, 'order', 'v1', 'pending', 'default', 0, 0, 0, 7, 1, 1)",
+        (run_id,),
+    )
+    other.execute(f"{EVENT} values (%s, 1, 'run_started', 1, 1, 0, 1, '')".encode(), (run_id,))
+
+
+@pytest.mark.parametrize("seq", [1, 9])
 @pytest.mark.parametrize("isolation", list(psycopg.IsolationLevel)[1:])
 def test_a_transaction_that_still_sees_a_purged_run_cannot_continue_its_log(
     store: Store,
     other: psycopg.Connection[tuple[object, ...]],
     database: Database,
     isolation: psycopg.IsolationLevel,
+    seq: int,
 ) -> None:
     author, _ = ended(store, "run-1")
     other.isolation_level = isolation
     other.execute("select 1")
     accept(store, author.purge())
-    statement = f"{EVENT} values ('run-1', 9, 'step_completed', 1, 1, 1, 1, '')"
-    if isolation is psycopg.IsolationLevel.READ_COMMITTED:
-        with pytest.raises(psycopg.errors.ForeignKeyViolation):
-            other.execute(statement)
-    else:
-        with pytest.raises(psycopg.errors.SerializationFailure):
-            other.execute(statement)
+    is_new = isolation is psycopg.IsolationLevel.READ_COMMITTED
+    with pytest.raises(psycopg.errors.ForeignKeyViolation if is_new else psycopg.errors.SerializationFailure):
+        other.execute(f"{EVENT} values ('run-1', %s, 'step_completed', 1, 1, 1, 1, '')".encode(), (seq,))
     other.rollback()
     assert count(database, "run-1") == 0
+
+
+def test_a_transaction_that_still_sees_a_purged_run_cannot_start_it_again_without_notice(
+    store: Store, other: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    author, _ = ended(store, "run-1")
+    other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    other.execute("select 1")
+    accept(store, author.purge())
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        start(other, "run-1")
+
+
+@pytest.mark.parametrize("events", [1, 3])
+def test_whoever_may_append_needs_no_rights_to_runs(
+    store: Store,
+    other: psycopg.Connection[tuple[object, ...]],
+    database: Database,
+    events: int,
+) -> None:
+    running(store, "run-1")
+    role = f"appender_{secrets.token_hex(4)}"
+    database.execute(f"create role {role}")
+    try:
+        database.execute(f"grant usage on schema perdure to {role}")
+        database.execute(f"grant insert on perdure.event to {role}")
+        other.execute(f"set role {role}".encode())
+        append(other, "run-1", events)
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            append(other, "run-9", events)
+        other.rollback()
+    finally:
+        database.execute(f"drop owned by {role}")
+        database.execute(f"drop role {role}")
+
+
+def test_what_a_purge_cannot_see_it_does_not_leave_behind(
+    store: Store, other: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    ended(store, "run-1")
+    other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="READ COMMITTED only"):
+        purge_slowly(other, "run-1")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["update perdure.run set id = 'run-9'", "truncate perdure.run cascade", "truncate perdure.run, perdure.inbox"],
+)
+def test_no_log_loses_its_run(store: Store, database: Database, statement: str) -> None:
+    running(store, "run-1")
+    with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
+        database.execute(statement)
 
 
 def test_an_event_without_a_run_and_a_log_without_one_are_refused(store: Store, database: Database) -> None:
     running(store, "run-1")
     for seq in (1, 2):
-        with pytest.raises(psycopg.errors.ForeignKeyViolation, match="a run that is not there"):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation, match="run run-9, which is not there"):
             database.execute(f"{EVENT} values ('run-9', {seq}, 'run_started', 1, 1, 0, 1, '')")
     with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="append-only"):
         database.execute("delete from perdure.run where id = 'run-1'")
@@ -205,22 +315,23 @@ def test_purges_beside_workers_that_know_nothing_leave_nothing(store: Store, dat
     runs = [ended(store, f"run-{n}") for n in range(60)]
     answers: list[Outcome] = []
 
-    def append(part: list[tuple[Author, Author]]) -> None:
+    def continue_all(part: list[tuple[Author, Author]]) -> None:
         mine = open_store(database.url, StoreOptions())
         mine.open()
         for author, stale in part:
             answers.append(answer_to(mine, stale.stale().step()))
+            answers.append(answer_to(mine, stale.stale().step(events=3)))
             answer_to(mine, author.stale().step())  # behind the end there is room, until the purge
         mine.close()
 
-    threads = [threading.Thread(target=append, args=(part,)) for part in (runs, runs[::-1])]
+    threads = [threading.Thread(target=continue_all, args=(part,)) for part in (runs, runs[::-1])]
     for thread in threads:
         thread.start()
     for author, _ in runs:
         assert answer_to(store, author.purge()) is COMMITTED
     for thread in threads:
         thread.join()
-    assert len(answers) == 2 * 60
+    assert len(answers) == 2 * 2 * 60
     assert {type(answer) for answer in answers} == {Conflict}
     assert database.rows("select count(*) from event where run_id not in (select id from run)") == [(0,)]
     assert {type(store.get(f"run-{n}")) for n in range(60)} == {Tombstone}
