@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -18,6 +20,8 @@ from perdure.testing.author import Author
 from perdure.testing.conformance.contract import accept, running
 from perdure.verify.database import verify
 from tests.servers.fixtures import Database
+from tests.servers.postgres import Postgres
+from tests.servers.server import run_lowered
 
 EVENT = "insert into perdure.event (run_id, seq, type, attempt, at, epoch, commit_id, chain)"
 PATIENCE_S = 10.0
@@ -336,3 +340,27 @@ def test_purges_beside_workers_that_know_nothing_leave_nothing(store: Store, dat
     assert database.rows("select count(*) from event where run_id not in (select id from run)") == [(0,)]
     assert {type(store.get(f"run-{n}")) for n in range(60)} == {Tombstone}
     assert verify(database.url).findings == []
+
+
+@pytest.mark.parametrize(
+    "parts", [[[]], [["--schema-only"], ["--data-only", "--disable-triggers"]]], ids=["whole", "parts"]
+)
+def test_a_dump_can_be_restored(database: Database, store: Store, parts: list[list[str]]) -> None:
+    assert isinstance(database.server, Postgres)
+    folder = database.server.programs
+    gone, _ = ended(store, "run-1")
+    kept = running(store, "run-2")
+    accept(store, gone.purge(), kept.step(events=3))
+    copy = Database(database.server, database.server.new_database())
+    for part in parts:
+        dump = run_lowered(folder / "pg_dump", "--schema=perdure", *part, "--dbname", database.url)
+        subprocess.run(
+            [folder / "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname", copy.url],
+            input=dump, text=True, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+    with closing(open_store(copy.url, StoreOptions())) as restored:
+        restored.open()
+        assert len(restored.load("run-2")) == 5
+        assert restored.commit([gone.stale().step(events=2)]) == [Conflict(None)]
+        accept(restored, kept.step(events=2))
+    copy.drop()
