@@ -120,7 +120,7 @@ class Writer:
         self._queue.append((write, submitter))
         if not self._scheduled:
             self._scheduled = True
-            self._flush_soon()
+            self._soon = self._loop.call_soon(self._flush)  # type: ignore[union-attr]
         elif self._soon is not None and self._sends and len(self._queue) >= self._max_batch:
             self._soon.cancel()
             self._flush()  # the store works while the loop does what comes before its next turn
@@ -138,9 +138,6 @@ class Writer:
     @property
     def _is_inline(self) -> bool:
         return self._inline and self._average_s < SLOW_COMMIT_S
-
-    def _flush_soon(self) -> None:
-        self._soon = self._loop.call_soon(self._flush)  # type: ignore[union-attr]
 
     def _flush(self) -> None:
         """Commit the next batch, here or on the thread."""
@@ -253,7 +250,7 @@ class Writer:
         if ahead:
             pass  # whoever takes in that batch goes on
         elif self._queue or self._again:
-            self._flush_soon()
+            self._soon = self._loop.call_soon(self._flush)  # type: ignore[union-attr]
         else:
             self._scheduled = False
             if self._idle and not self._aside:
