@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from perdure.model.claim import ClaimRequest
-from perdure.store.base import Store, StoreOptions, open_store
+from perdure.store.base import Store
 from perdure.store.server import floors
 from perdure.testing.author import claims_for, worker
 from tests.servers.fixtures import Database
@@ -41,19 +40,10 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=["postgres", "postgres18"])
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database on each version."""
-    return new_database(request.param)
-
-
 @pytest.fixture
-def store(database: Database) -> Iterator[Store]:
-    store = open_store(database.url, StoreOptions())
-    store.open()
+def store(store: Store) -> Store:
     store.register(worker("w1", store.now(), 600_000_000))
-    yield store
-    store.close()
+    return store
 
 
 def fill(database: Database, first: int, last: int, *, analyzed: bool) -> None:

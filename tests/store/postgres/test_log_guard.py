@@ -27,20 +27,6 @@ EVENT = "insert into perdure.event (run_id, seq, type, attempt, at, epoch, commi
 PATIENCE_S = 10.0
 
 
-@pytest.fixture(params=["postgres", "postgres18"])
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give a database on each release."""
-    return new_database(request.param)
-
-
-@pytest.fixture
-def store(database: Database) -> Iterator[Store]:
-    store = open_store(database.url, StoreOptions())
-    store.open()
-    yield store
-    store.close()
-
-
 @pytest.fixture
 def other(database: Database, store: Store) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """Give a connection of somebody else's to the database of ``store``."""
@@ -167,37 +153,39 @@ def test_a_purge_waits_for_no_transaction_that_has_continued_another_log(
 
 
 def test_a_purge_that_waits_for_the_gate_keeps_nobody_waiting(
-    store: Store, other: psycopg.Connection[tuple[object, ...]], database: Database, meanwhile: ThreadPoolExecutor
+    store: Store,
+    other: psycopg.Connection[tuple[object, ...]],
+    database: Database,
+    meanwhile: ThreadPoolExecutor,
+    open_more: Callable[[], Store],
 ) -> None:
     """The connection of somebody who has added many events and went away: it is tried again until that has ended."""
     gone, _ = ended(store, "run-1")
     running(store, "run-2")
     going_on = running(store, "run-3")
     append(other, "run-2", 2)
-    mine = open_store(database.url, StoreOptions())
-    mine.open()
+    mine = open_more()
     answer = meanwhile.submit(answer_to, store, gone.purge())
     until_it_waits(database, answer)
     began = time.monotonic()
     for events in (1, 3) * 10:
         accept(mine, going_on.step(events=events))
     assert time.monotonic() - began < 1.0, "each would have waited for 0.3 s"
-    mine.close()
     assert not answer.done()
     other.rollback()
     assert answer.result() is COMMITTED
 
 
-def test_purges_come_through_beside_batches_without_a_pause(store: Store, database: Database) -> None:
+def test_purges_come_through_beside_batches_without_a_pause(
+    store: Store, database: Database, open_more: Callable[[], Store]
+) -> None:
     stop = threading.Event()
 
     def go_on(name: str) -> None:
-        mine = open_store(database.url, StoreOptions())
-        mine.open()
+        mine = open_more()
         authors = [running(mine, f"{name}-{n}") for n in range(20)]
         while not stop.is_set():
             accept(mine, *[author.step() for author in authors])
-        mine.close()
 
     runs = [ended(store, f"run-{n}")[0] for n in range(30)]
     threads = [threading.Thread(target=go_on, args=(name,)) for name in "abcd"]
@@ -314,19 +302,19 @@ def test_an_event_without_a_run_and_a_log_without_one_are_refused(store: Store, 
     assert count(database, "run-1") == 2
 
 
-def test_purges_beside_workers_that_know_nothing_leave_nothing(store: Store, database: Database) -> None:
+def test_purges_beside_workers_that_know_nothing_leave_nothing(
+    store: Store, database: Database, open_more: Callable[[], Store]
+) -> None:
     """Many stale appends and many purges at once: no log without its run, and every answer is true."""
     runs = [ended(store, f"run-{n}") for n in range(60)]
     answers: list[Outcome] = []
 
     def continue_all(part: list[tuple[Author, Author]]) -> None:
-        mine = open_store(database.url, StoreOptions())
-        mine.open()
+        mine = open_more()
         for author, stale in part:
             answers.append(answer_to(mine, stale.stale().step()))
             answers.append(answer_to(mine, stale.stale().step(events=3)))
             answer_to(mine, author.stale().step())  # behind the end there is room, until the purge
-        mine.close()
 
     threads = [threading.Thread(target=continue_all, args=(part,)) for part in (runs, runs[::-1])]
     for thread in threads:

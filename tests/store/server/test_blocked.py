@@ -27,14 +27,6 @@ NEIGHBOURS = 100
 
 
 @pytest.fixture
-def store(database: Database) -> Iterator[Store]:
-    store = open_store(database.url, StoreOptions())
-    store.open()
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def client(database: Database) -> Iterator[Client]:
     """Give a connection of an application to the engine's database."""
     is_mysql = database.url.startswith("mysql")

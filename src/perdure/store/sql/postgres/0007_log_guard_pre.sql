@@ -64,15 +64,10 @@ end $$;
 create trigger run_logs after delete on perdure.run
 referencing old table as gone for each statement execute function perdure.clear_logs();
 
-create function perdure.keep_runs() returns trigger language plpgsql as $$
-begin
-    raise exception 'a run keeps its id and its log' using errcode = 'integrity_constraint_violation';
-end $$;
-
 create trigger run_keeps_id before update of id on perdure.run
-for each statement execute function perdure.keep_runs();
+for each statement execute function perdure.keep_versions('a run keeps its id');
 
 create trigger run_no_truncate before truncate on perdure.run
-for each statement execute function perdure.keep_runs();
+for each statement execute function perdure.keep_versions('a run keeps its log');
 
 alter table perdure.event drop constraint event_run_fk;
