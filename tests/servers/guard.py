@@ -21,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.lowered import become_nobody
 
 PARENT_DEATH_SIGNAL, CHILD_SUBREAPER = 1, 36
+REMOVE_SEGMENT = 0
+SEGMENT_LINE = 6
+"""Where PostgreSQL notes the key and the number of its segment of System V memory, in the file of its process id."""
 
 
 def control_process(option: int, value: int) -> None:
@@ -73,6 +76,14 @@ def end_all() -> None:
             os.waitpid(-1, 0)
 
 
+def remove_segments(folder: str) -> None:
+    """Remove the shared memory of a PostgreSQL that was killed. The system keeps it for ever, and of few servers only."""
+    for noted in Path(folder).glob("*/postmaster.pid"):
+        with suppress(OSError, IndexError, ValueError):
+            _, number = noted.read_text("ascii").splitlines()[SEGMENT_LINE].split()
+            ctypes.CDLL(None).shmctl(int(number), REMOVE_SEGMENT, None)
+
+
 def main(folder: str, command: list[str]) -> int:
     control_process(CHILD_SUBREAPER, 1)
     ended, wake = os.pipe()
@@ -88,9 +99,11 @@ def main(folder: str, command: list[str]) -> int:
         elif 0 in ready:
             os.kill(server, signal.SIGKILL)
             end_all()
+            remove_segments(folder)
             shutil.rmtree(folder, ignore_errors=True)
             return 0
     end_all()
+    remove_segments(folder)
     return abs(code)
 
 

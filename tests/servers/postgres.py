@@ -21,6 +21,7 @@ USER = "perdure"
 SETTINGS: Mapping[str, str | int] = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
+    "dynamic_shared_memory_type": "mmap",  # files of the server's own folder: those of `posix` outlive a killed one
     "max_wal_size": "256MB",
     "log_checkpoints": "off",
 }

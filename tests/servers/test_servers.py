@@ -25,6 +25,7 @@ from tests.servers.postgres import USER, Postgres
 from tests.servers.programs import MissingProgramError, find
 from tests.servers.server import HOST, tree
 
+SEGMENTS = Path("/proc/sysvipc/shm")
 DOWN = (psycopg.OperationalError, pymysql.err.OperationalError)
 
 
@@ -180,6 +181,25 @@ def test_what_is_missing_fails_in_one_line(spawn: Spawner, tmp_path: Path) -> No
     assert "Install mariadb-server" in result.out
     assert "Traceback" not in result.out
     assert "1 error" in result.out
+
+
+@pytest.mark.skipif(not SEGMENTS.exists(), reason="the system does not list its shared memory")
+@pytest.mark.parametrize("kind", ["postgres", "postgres18"])
+def test_a_killed_server_leaves_no_shared_memory(servers: Servers, kind: str) -> None:
+    """There are 4,096 segments of it on a Linux: so many kills, and no PostgreSQL of the machine would start."""
+    server = servers.start(kind)
+    number = (server.folder / "data" / "postmaster.pid").read_text("ascii").splitlines()[6].split()[1]
+    assert number in segments()
+    mapped = Path(f"/proc/{server.pid}/maps").read_text("utf-8", "replace")
+    assert "/dev/shm/PostgreSQL" not in mapped
+    server.kill()
+    assert number not in segments()
+    server.start()
+    assert server.execute("select 1") == [(1,)]
+
+
+def segments() -> set[str]:
+    return {line.split()[1] for line in SEGMENTS.read_text("ascii").splitlines()}
 
 
 # ---- nothing is left running, however the process that started it ends ----

@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "an answer of the server is taken for whole too early", "store/mysql/frames.py",
         "self.complete = not status & _MORE_RESULTS", "self.complete = True",
-        "tests/store/server/test_sending.py::test_one_refused_write_takes_no_neighbour_with_it[mariadb]",
+        "tests/store/mysql/test_frames.py::test_it_is_complete_with_its_last_byte_and_not_before",
     ),
     Mutant(
         "a failed COMMIT is believed to have failed", "store/settle.py",
