@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from perdure.version import closure, locate, survey, tree
 from tests.process import Spawner, Unprivileged
+from tests.servers.server import place
 
 pytest_plugins = ["tests.servers.fixtures"]
 # Before any test imports them.
@@ -44,6 +46,16 @@ _TESTS = (Path(__file__).parent,)
 tree.files_of = lambda root: iter(_own_files(root)) if root.folders == _TESTS else _files_of(root)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep files of tests that run side by side in memory, as those of servers: a busy disk makes all of them wait.
+
+    Tests that run alone, storms among them, stay on the disk.
+    """
+    memory = place()
+    if config.getoption("numprocesses", None) and memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", default="sqlite", help="kind of database of `tmp_db`: sqlite, postgres, ...")
 
@@ -58,11 +70,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def tmp_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of an empty database: an SQLite file, unless the command line names another store."""
+    """Give the URL of an empty store: an SQLite file, unless the command line names another store."""
     kind: str = request.config.getoption("--store")
     if kind == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
-    url: str = request.getfixturevalue("new_database")(kind).url
+    url: str = request.getfixturevalue("new_store")(kind).url
     return url
 
 

@@ -97,7 +97,7 @@ class World:
 def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch) -> World:
     """Give a world of its own to a case: on what `tests.cases.backends` or else the command line asks for."""
     kind: str = getattr(request, "param", None) or request.config.getoption("--store")
-    made = World(tmp_path, spawn, None if kind == "sqlite" else request.getfixturevalue("new_database")(kind))
+    made = World(tmp_path, spawn, None if kind == "sqlite" else request.getfixturevalue("new_store")(kind))
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
 
@@ -106,7 +106,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkey
 async def engine(request: pytest.FixtureRequest, world: World) -> AsyncIterator[perdure.Engine]:
     """Give an open engine with the workflows of the test's module, on each backend."""
     if request.param in ("mariadb", "postgres"):
-        url: str = request.getfixturevalue("new_database")(request.param).url
+        url: str = request.getfixturevalue("new_store")(request.param).url
     else:
         url = "sqlite://" if request.param == "memory" else world.url
     flows = [value for value in vars(request.module).values() if isinstance(value, perdure.Workflow)]

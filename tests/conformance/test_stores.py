@@ -36,7 +36,7 @@ def postgres(request: Request) -> Callable[[], Store]:
 
 
 def mysql(request: Request) -> Callable[[], Store]:
-    url: str = request.getfixturevalue("new_database")("mariadb").url
+    url: str = request.getfixturevalue("new_store")("mariadb").url
     return lambda: open_store(url, StoreOptions())
 
 

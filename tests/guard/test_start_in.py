@@ -70,9 +70,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database(kind: str, new_database: Callable[[str], Database]) -> Database:
+def database(kind: str, new_store: Callable[[str], Database]) -> Database:
     """Give the database of engine and application, with the application's table."""
-    database = new_database("mariadb" if KINDS[kind][1] == "mysql" else "postgres")
+    database = new_store("mariadb" if KINDS[kind][1] == "mysql" else "postgres")
     place[:] = [Place(KINDS[kind][1], port=database.server.port, user=USER, database=database.name)]
     seen.clear()
     database.execute("create table orders (id integer primary key)")

@@ -125,7 +125,9 @@ def shared_servers() -> Iterator[Callable[[str], DatabaseServer]]:
 
     def shared(kind: str) -> DatabaseServer:
         if kind not in started:
-            started[kind] = starter.start(kind)
+            server = started[kind] = starter.start(kind)
+            if isinstance(server, Postgres):
+                server.is_shared = True
         return started[kind]
 
     yield shared
@@ -175,13 +177,16 @@ def template(shared_servers: Callable[[str], DatabaseServer]) -> Callable[[str],
 def new_store(
     shared_servers: Callable[[str], DatabaseServer], template: Callable[[str], str]
 ) -> Iterator[Callable[[str], Database]]:
-    """Give a function from a kind of PostgreSQL to an empty store: making the tables takes longer than most tests."""
+    """Give a function from a kind to a database for an empty store. It may have its tables already.
+
+    On PostgreSQL it has: to make them takes longer than most tests.
+    """
     made: list[Database] = []
 
     def make(kind: str) -> Database:
         server = shared_servers(kind)
-        assert isinstance(server, Postgres)
-        made.append(Database(server, server.new_database(template(kind))))
+        name = server.new_database(template(kind)) if isinstance(server, Postgres) else server.new_database()
+        made.append(Database(server, name))
         return made[-1]
 
     yield make
@@ -196,9 +201,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def url(kind: str, new_database: Callable[[str], Database], tmp_path: Path) -> str:
-    """Give the URL of an empty database of a kind."""
-    return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_database(kind).url
+def url(kind: str, new_store: Callable[[str], Database], tmp_path: Path) -> str:
+    """Give the URL of an empty store of a kind."""
+    return f"sqlite:///{tmp_path / 'runs.db'}" if kind == "sqlite" else new_store(kind).url
 
 
 @pytest.fixture

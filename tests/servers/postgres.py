@@ -59,6 +59,9 @@ class Postgres(Server):
         """
         super().__init__()
         self.password, self.tls = password, tls
+        self.is_shared = False
+        """Many tests make databases here: for that it keeps a connection."""
+        self._kept: psycopg.Connection[tuple[Any, ...]] | None = None
         self.programs = self._reachable(programs)
         self.data = self.folder / "data"
         self._numbers = itertools.count(1)
@@ -150,12 +153,26 @@ class Postgres(Server):
         """Make a database, equal to the template and empty otherwise. Give its name."""
         name = f"test_{next(self._numbers)}"
         # As files: by way of the log, which is how it is done else, making and dropping one takes twice the time.
-        self.execute(f"create database {name} template {template} strategy file_copy")
+        self._administer(f"create database {name} template {template} strategy file_copy")
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop a database, whoever is connected to it."""
-        self.execute(f"drop database if exists {name} with (force)")
+        self._administer(f"drop database if exists {name} with (force)")
+
+    def _administer(self, statement: str) -> None:
+        if not self.is_shared:
+            self.execute(statement)
+            return
+        if self._kept is None or self._kept.closed:
+            self._kept = self.connect()
+        self._kept.execute(statement)
+
+    def close(self) -> None:
+        """Kill the server and delete its folder. May be called twice."""
+        if self._kept is not None:
+            self._kept.close()
+        super().close()
 
     def backends(self, database: str) -> list[int]:
         """Give the process ids of the connections to a database: to kill one of them."""

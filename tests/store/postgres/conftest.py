@@ -10,6 +10,6 @@ from tests.servers.fixtures import Database
 
 
 @pytest.fixture(params=["postgres", "postgres18"])
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database of each release."""
-    return new_database(request.param)
+def database(new_store: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
+    """Give a database for an empty store, of each release."""
+    return new_store(request.param)

@@ -25,18 +25,15 @@ def pooler(shared_servers: Callable[[str], object]) -> Iterator[Pgbouncer]:
     servers.close()
 
 
-@pytest.fixture
-def url(pooler: Pgbouncer, postgres_db: Database) -> str:
-    return pooler.url(postgres_db.name)
-
-
 class TestThroughAPooler(WritingContract, CreatingContract, ClaimingContract, LeasingContract, SharingContract):
     @pytest.fixture
-    def make(self, url: str) -> Callable[[], Store]:
+    def make(self, pooler: Pgbouncer, new_store: Callable[[str], Database]) -> Callable[[], Store]:
+        url = pooler.url(new_store("postgres").name)
         return lambda: open_store(url, StoreOptions())
 
 
-def test_nothing_of_a_session_is_left_on_a_connection_of_the_pooler(url: str, postgres_db: Database) -> None:
+def test_nothing_of_a_session_is_left_on_a_connection_of_the_pooler(pooler: Pgbouncer, postgres_db: Database) -> None:
+    url = pooler.url(postgres_db.name)
     store = open_store(url, StoreOptions(durability="process"))
     store.open()
     try:

@@ -10,6 +10,6 @@ from tests.servers.fixtures import KINDS, Database
 
 
 @pytest.fixture(params=KINDS)
-def database(new_database: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
-    """Give an empty database of each kind."""
-    return new_database(request.param)
+def database(new_store: Callable[[str], Database], request: pytest.FixtureRequest) -> Database:
+    """Give a database for an empty store, of each kind."""
+    return new_store(request.param)

@@ -32,8 +32,8 @@ def server(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database(new_database: Callable[[str], Database], server: str) -> Database:
-    return new_database(server)
+def database(new_store: Callable[[str], Database], server: str) -> Database:
+    return new_store(server)
 
 
 class TestContract(WritingContract, CreatingContract, TellingContract, UpgradingContract):
@@ -41,7 +41,7 @@ class TestContract(WritingContract, CreatingContract, TellingContract, Upgrading
 
     @pytest.fixture
     def make(self, server: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-        of_kind = request.getfixturevalue("new_database" if server == "mariadb" else "new_store")
+        of_kind = request.getfixturevalue("new_store")
         url = of_kind(server).url
 
         def made() -> Any:
