@@ -31,7 +31,7 @@ def sqlite(request: Request) -> Callable[[], Store]:
 
 
 def postgres(request: Request) -> Callable[[], Store]:
-    url: str = request.getfixturevalue("new_store")("postgres").url
+    url: str = request.getfixturevalue("emptied")("postgres").url
     return lambda: open_store(url, StoreOptions())
 
 
@@ -71,8 +71,8 @@ class TestPostgres18(StoreConformance):
     """The newest PostgreSQL, beside the machine's own."""
 
     @pytest.fixture
-    def make(self, new_store: Callable[[str], Database]) -> Callable[[], Store]:
-        url = new_store("postgres18").url
+    def make(self, emptied: Callable[[str], Database]) -> Callable[[], Store]:
+        url = emptied("postgres18").url
         return lambda: open_store(url, StoreOptions())
 
 

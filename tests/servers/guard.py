@@ -77,7 +77,7 @@ def end_all() -> None:
 
 
 def remove_segments(folder: str) -> None:
-    """Remove the shared memory of a killed PostgreSQL. The system keeps it for ever, and has room for some thousands."""
+    """Remove the shared memory of a killed PostgreSQL: the system keeps it for ever, and has room for thousands."""
     for noted in Path(folder).glob("*/postmaster.pid"):
         with suppress(OSError, IndexError, ValueError):
             _, number = noted.read_text("ascii").splitlines()[SEGMENT_LINE].split()

@@ -26,6 +26,9 @@ SETTINGS: Mapping[str, str | int] = {
     "log_checkpoints": "off",
 }
 
+DOOMED = 4
+"""So many databases of a shared server wait to be dropped."""
+
 
 def _link(source: str, target: str) -> None:
     try:
@@ -62,6 +65,7 @@ class Postgres(Server):
         self.is_shared = False
         """Many tests make databases here: for that it keeps a connection."""
         self._kept: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._doomed: list[str] = []
         self.programs = self._reachable(programs)
         self.data = self.folder / "data"
         self._numbers = itertools.count(1)
@@ -157,8 +161,13 @@ class Postgres(Server):
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
-        self._administer(f"drop database if exists {name} with (force)")
+        """Drop a database, whoever is connected to it. A server that is shared does so some databases later.
+
+        By then its connections have ended: for one that is just ending, the server would wait 0.1 s.
+        """
+        self._doomed.append(name)
+        while len(self._doomed) > (DOOMED if self.is_shared else 0):
+            self._administer(f"drop database if exists {self._doomed.pop(0)} with (force)")
 
     def _administer(self, statement: str) -> None:
         if not self.is_shared:

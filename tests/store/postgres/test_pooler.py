@@ -27,8 +27,8 @@ def pooler(shared_servers: Callable[[str], object]) -> Iterator[Pgbouncer]:
 
 class TestThroughAPooler(WritingContract, CreatingContract, ClaimingContract, LeasingContract, SharingContract):
     @pytest.fixture
-    def make(self, pooler: Pgbouncer, new_store: Callable[[str], Database]) -> Callable[[], Store]:
-        url = pooler.url(new_store("postgres").name)
+    def make(self, pooler: Pgbouncer, emptied: Callable[[str], Database]) -> Callable[[], Store]:
+        url = pooler.url(emptied("postgres").name)
         return lambda: open_store(url, StoreOptions())
 
 

@@ -41,7 +41,7 @@ class TestContract(WritingContract, CreatingContract, TellingContract, Upgrading
 
     @pytest.fixture
     def make(self, server: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-        of_kind = request.getfixturevalue("new_store")
+        of_kind = request.getfixturevalue("emptied" if server == "postgres" else "new_store")
         url = of_kind(server).url
 
         def made() -> Any:
