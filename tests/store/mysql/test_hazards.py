@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pymysql
@@ -26,15 +26,21 @@ def author_of(store: Store, run_id: str) -> Author:
     return author
 
 
-def hold(database: Database, run_id: str) -> pymysql.Connection[Any]:
-    """Give a connection that has changed a run's row and not committed."""
+@contextmanager
+def hold(database: Database, run_id: str) -> Iterator[pymysql.Connection[Any]]:
+    """Give a connection that has changed a run's row and not committed.
+
+    It rolls back at the end: of a connection that is only closed, the server keeps the locks until it notices.
+    """
     connection = database.server.connect(database.name)
     assert isinstance(connection, pymysql.Connection)
     with connection.cursor() as cursor:
         cursor.execute("start transaction")
         cursor.execute("update run set inbox_n = inbox_n where id = %s", (run_id,))
         cursor.execute("select no from run where id = %s for update", (run_id,))
-    return connection
+    with closing(connection):
+        yield connection
+        connection.rollback()
 
 
 class Elsewhere(threading.Thread):
@@ -57,7 +63,7 @@ def test_a_lock_wait_that_is_given_up_leaves_nothing_half_done(store: Store, mar
     """Error 1205 undoes its statement alone. What came before it in the same part must not be committed."""
     author, other = author_of(store, "run-1"), Author("run-2", store.now())
     batch = (other.create(), author.step(), author.completed())
-    with closing(hold(mariadb_db, "run-1")):
+    with hold(mariadb_db, "run-1"):
         assert store.commit(batch) == [COMMITTED, Blocked("run-1"), Blocked("run-1")]
         assert [event.seq for event in store.load("run-1")] == [1, 2]
     assert store.commit(batch) == [COMMITTED] * 3
@@ -70,8 +76,7 @@ def test_the_loser_of_a_deadlock_does_all_of_it_again(store: Store, mariadb_db: 
     one, two = author_of(store, "run-1"), author_of(store, "run-2")
     met = "show global status like 'Innodb_deadlocks'"
     before = int(mariadb_db.execute(met)[0][1])
-    connection = hold(mariadb_db, "run-2")
-    with closing(connection), connection.cursor() as cursor:
+    with hold(mariadb_db, "run-2") as connection, connection.cursor() as cursor:
         # Whoever has changed less is the one who is undone.
         cursor.execute("insert into tag select concat('k', seq), 'v', seq from seq_1_to_2000")
         writing = Elsewhere(store, one.step(), one.completed(), two.step(), two.completed())
