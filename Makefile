@@ -13,7 +13,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
 ALWAYS := not nightly and not bench
 FAST := -n $(WORKERS) --dist loadgroup -m "not serial and $(ALWAYS)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -20,6 +21,8 @@ from tests.servers.server import place
 pytest_plugins = ["tests.servers.fixtures"]
 # Before any test imports them.
 pytest.register_assert_rewrite("perdure.testing.conformance", "perdure.testing.author")
+
+gc.disable()  # until all tests are collected: all that is made is kept
 
 # How long what a test started may take to end after the test.
 GRACE_S = 2.0
@@ -61,11 +64,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what looks into SQLite's own tables, clock or file, if the command line names another store."""
+    """Leave out what looks into SQLite's own tables, clock or file, if the command line names another store.
+
+    What may take longer than usual is not among the last: all others would wait for its end.
+    """
+    half, late = len(items) // 2, len(items) * 9 // 10
+    long = [item for item in items[late:] if item.get_closest_marker("timeout")]
+    items[:] = [*items[:half], *long, *items[half:late], *(item for item in items[late:] if item not in long)]
     if config.getoption("--store") != "sqlite":
         left_out = [item for item in items if item.get_closest_marker("sqlite_only")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was made so far, thousands of tests, out of each collection from here on."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
