@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a run that somebody else has just claimed is claimed with its key", "store/sql/postgres/queries.sql",
         "and r.priority = $3::bigint and r.wake_at is not null and r.wake_at <= $4::bigint\n    for no key", "for no key",
-        "tests/store/server/test_claims.py::test_runs_with_keys_are_claimed_by_one_worker_each[postgres]",
+        "tests/store/postgres/test_claims.py::test_a_run_with_a_key_that_is_claimed_as_another_claim_looks_is_left_alone[postgres]",
     ),
     Mutant(
         "an answer of the server is taken for whole too early", "store/mysql/frames.py",

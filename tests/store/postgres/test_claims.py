@@ -1,0 +1,56 @@
+"""A claim ends while another one is looking: what that one sees is from before, and it must not believe it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from perdure.store.base import Store
+from perdure.testing.author import Author
+from perdure.testing.conformance.contract import accept, claim, enlist
+from tests.servers.fixtures import Database
+
+# Between the moment that a statement stands for and the rows that it locks there are microseconds. Here each key that
+# it reads holds it up, if it locks runs and its connection is one of those that are to be held up.
+HELD_UP = """
+create table public.held_up (pid int);
+create function public.is_free() returns boolean language plpgsql volatile as $$
+begin
+    if current_query() like '%skip locked%' and exists (select from public.held_up where pid = pg_backend_pid()) then
+        perform pg_advisory_xact_lock_shared(4);
+    end if;
+    return true;
+end $$;
+alter table perdure.lane rename to keys;
+create view perdure.lane with (security_barrier) as select * from perdure.keys where public.is_free();
+"""
+
+
+def test_a_run_with_a_key_that_is_claimed_as_another_claim_looks_is_left_alone(
+    database: Database, open_more: Callable[[], Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    looking = open_more()
+    enlist(looking, "w1")
+    assert claim(looking, "w1") == []  # its connections are there
+    pids = database.server.backends(database.name)
+    quick = open_more()
+    enlist(quick, "w2")
+    accept(quick, *(Author(f"run-{n}", quick.now()).create(partition_key=f"key-{n}") for n in range(3)))
+    for statement in (HELD_UP, *(f"insert into public.held_up values ({pid})" for pid in pids)):
+        database.execute(statement)
+    with psycopg.connect(database.url, autocommit=True) as gate, ThreadPoolExecutor(1) as pool:
+        gate.execute("select pg_advisory_lock(4)")
+        with caplog.at_level(logging.ERROR, "perdure.store"):
+            claiming = pool.submit(claim, looking, "w1")
+            waiting = f"select count(*) from pg_stat_activity where wait_event = 'advisory' and pid = any(array{pids})"
+            while database.execute(waiting) != [(1,)]:
+                assert not claiming.done()
+            assert [one.row.id for one in claim(quick, "w2", limit=1)] == ["run-0"]
+            gate.execute("select pg_advisory_unlock(4)")
+            assert [one.row.id for one in claiming.result(30)] == ["run-1", "run-2"]
+    assert not caplog.records
+    assert looking.owned("w1").keys() == {"run-1", "run-2"}
