@@ -11,9 +11,6 @@ from tests.house import rules
 from tests.house.rules import Finding, Source
 from tests.house.tree import sources
 
-pytestmark = pytest.mark.xdist_group("code")
-"""In one process, which reads and parses all files once."""
-
 # A file here may have more than 400 lines (never more than 600). Path -> reason.
 LONG_FILES: dict[str, str] = {}
 
