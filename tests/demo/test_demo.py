@@ -8,15 +8,18 @@ import json
 import os
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure.demo import play as demo_play
+from perdure.demo.cast import Cast
 from perdure.demo.display import Stage, table
 from perdure.demo.ledger import SERVICES, Audit, Demand, Ledger, audit
 from perdure.demo.orders import ALTERED_EVERY, callbacks, load
-from perdure.demo.play import Outcome, Scene
+from perdure.demo.play import Outcome, Scene, play
 from perdure.demo.service import PATIENCE, Service, fortune
 from perdure.errors import InvalidValue
 from tests.process import Child, Spawner
@@ -64,6 +67,29 @@ def test_every_order_happens_once_although_workers_are_killed(spawn: Spawner, tm
             assert sorted(rows) == sorted(orders.items())
     assert not list((tmp_path / "tmp").iterdir())
     assert not processes_with(str(tmp_path / "tmp"))
+
+
+async def test_orders_come_after_the_deploy_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivered = asyncio.Event()
+    deliver, deploy = demo_play._deliver, Cast.deploy
+
+    async def noted(*args: Any) -> None:
+        await deliver(*args)
+        delivered.set()
+
+    async def late(cast: Cast) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await delivered.wait()
+        await deploy(cast)
+
+    monkeypatch.setattr(demo_play, "_deliver", noted)
+    monkeypatch.setattr(Cast, "deploy", late)
+    outcome = await play(orders=60, seed=5, folder=tmp_path / "kept", tell=lambda scene: None)
+    assert outcome.begun.keys() == {"1.0.0", "1.1.0"}
+    assert outcome.balanced
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

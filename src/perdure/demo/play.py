@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,8 +28,11 @@ DEPLOY_AT = 0.35
 """Share of the callbacks after which the later release is deployed, with orders of the first one under way."""
 BEGUN_AT = 0.1
 """Share of the work that has to be done by then."""
+HELD_AT = 0.6
+"""Share of the callbacks after which no more come until the later release is there: new orders have to begin on it."""
 PACE_S = 0.01
 """Pause between two callbacks, so that they keep coming while workers die."""
+RELEASES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,19 @@ class Outcome:
         return {"balanced": self.balanced, **found}
 
 
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What deliveries and the deploy wait for of each other.
+
+    Attributes:
+        enough: so many callbacks were delivered that the later release can be deployed.
+        deployed: new orders begin on it.
+    """
+
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+    deployed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 Tell = Callable[[Scene], None]
 
 
@@ -122,10 +138,10 @@ async def play(*, orders: int, seed: int, folder: Path | None, tell: Tell) -> Ou
                 await cast.open()
                 async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
                     arriving = callbacks(paid, seed)
-                    enough = asyncio.Event()
-                    delivering = group.create_task(_deliver(engine, arriving, sent, enough))
+                    gate = Gate()
+                    delivering = group.create_task(_deliver(engine, arriving, sent, gate))
                     group.create_task(_disturb(cast, len(paid), tell))
-                    group.create_task(_deploy(engine, cast, enough, len(paid), tell))
+                    group.create_task(_deploy(engine, cast, gate, len(paid), tell))
                     group.create_task(_watch(engine, cast, delivering, len(paid), tell))
             except TimeoutError:
                 pass  # the ledger will show what is missing
@@ -157,12 +173,14 @@ def _outcome(
     )  # fmt: skip
 
 
-async def _deliver(engine: Engine, arriving: list[Order], counts: Counter[str], enough: asyncio.Event) -> None:
+async def _deliver(engine: Engine, arriving: list[Order], counts: Counter[str], gate: Gate) -> None:
     """Be the web hook: each callback is a start under the payment's id. Counts what became of them."""
     known: set[str] = set()
     for number, callback in enumerate(arriving):
         if number >= DEPLOY_AT * len(arriving):
-            enough.set()
+            gate.enough.set()
+        if number >= HELD_AT * len(arriving):
+            await gate.deployed.wait()
         try:
             await engine.start("fulfil", asdict(callback), id=callback.payment_id)
         except IdConflict:
@@ -186,9 +204,9 @@ async def _disturb(cast: Cast, orders: int, tell: Tell) -> None:
         tell(Scene(orders=orders, done=state.done["notify"], kills=cast.kills, killed=max(state.in_flight.values())))
 
 
-async def _deploy(engine: Engine, cast: Cast, enough: asyncio.Event, orders: int, tell: Tell) -> None:
+async def _deploy(engine: Engine, cast: Cast, gate: Gate, orders: int, tell: Tell) -> None:
     """Deploy the later release while orders of the first one are under way."""
-    await enough.wait()
+    await gate.enough.wait()
     while True:
         state = await cast.state()
         if state.done["charge"] >= BEGUN_AT * orders:
@@ -198,6 +216,11 @@ async def _deploy(engine: Engine, cast: Cast, enough: asyncio.Event, orders: int
     cast.under_way = len([info async for info in engine.list(status=LIVE) if info.version == "1.0.0"])
     state = await cast.state()
     tell(Scene(orders=orders, done=state.done["notify"], kills=cast.kills, deployed=cast.under_way))
+    while True:
+        if len(await engine.versions.list("fulfil")) == RELEASES:
+            break
+        await asyncio.sleep(0.02)
+    gate.deployed.set()
 
 
 async def _watch(engine: Engine, cast: Cast, delivering: asyncio.Task[None], orders: int, tell: Tell) -> None:
