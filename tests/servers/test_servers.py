@@ -21,6 +21,7 @@ from tests.house.tree import ROOT
 from tests.process import Spawner
 from tests.servers.certificate import Certificate
 from tests.servers.fixtures import KINDS, Database, DatabaseServer, Servers
+from tests.servers.guard import remove_segments
 from tests.servers.postgres import USER, Postgres
 from tests.servers.programs import MissingProgramError, find
 from tests.servers.server import HOST, tree
@@ -229,6 +230,7 @@ def test_nothing_outlives_a_killed_owner(spawn: Spawner, kind: str, victim: str)
         assert not Path(folder).exists()
     else:
         owner.destroy()
+        remove_segments(folder)
         shutil.rmtree(folder)
 
 
