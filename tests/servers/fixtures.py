@@ -144,13 +144,16 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def new_database(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[Callable[[str], Database]]:
-    """Give a function from a kind to a new, empty database on the shared server of that kind."""
+def new_database(shared_servers: Callable[[str], DatabaseServer]) -> Iterator[Callable[..., Database]]:
+    """Give a function from a kind to a new, empty database on the shared server of that kind.
+
+    Where that is PostgreSQL, the function also takes the name of a database to copy.
+    """
     made: list[Database] = []
 
-    def make(kind: str) -> Database:
+    def make(kind: str, *template: str) -> Database:
         server = shared_servers(kind)
-        made.append(Database(server, server.new_database()))
+        made.append(Database(server, server.new_database(*template)))
         return made[-1]
 
     yield make
@@ -175,24 +178,16 @@ def template(shared_servers: Callable[[str], DatabaseServer]) -> Callable[[str],
 
 
 @pytest.fixture
-def new_store(
-    shared_servers: Callable[[str], DatabaseServer], template: Callable[[str], str]
-) -> Iterator[Callable[[str], Database]]:
+def new_store(new_database: Callable[..., Database], template: Callable[[str], str]) -> Callable[[str], Database]:
     """Give a function from a kind to a database for an empty store. It may have its tables already.
 
     On PostgreSQL it has: to make them takes longer than most tests.
     """
-    made: list[Database] = []
 
     def make(kind: str) -> Database:
-        server = shared_servers(kind)
-        name = server.new_database(template(kind)) if isinstance(server, Postgres) else server.new_database()
-        made.append(Database(server, name))
-        return made[-1]
+        return new_database(kind) if kind == "mariadb" else new_database(kind, template(kind))
 
-    yield make
-    for database in made:
-        database.drop()
+    return make
 
 
 EMPTY = """do $$

@@ -17,8 +17,8 @@ def open_more(database: Database) -> Iterator[Callable[[], Store]]:
 
     def more() -> Store:
         store = open_store(database.url, StoreOptions())
-        store.open()
         opened.append(store)
+        store.open()
         return store
 
     yield more

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from perdure.store.base import Store, StoreOptions, open_store
 from tests.servers.fixtures import Database
 from tests.servers.mariadb import Mariadb
 
@@ -18,21 +15,6 @@ def server(mariadb_db: Database) -> Mariadb:
 
 
 @pytest.fixture
-def open_more(mariadb_db: Database) -> Iterator[Callable[[], Store]]:
-    """Give a function that opens one more store on the test's database, as another process would."""
-    opened: list[Store] = []
-
-    def one() -> Store:
-        store = open_store(mariadb_db.url, StoreOptions())
-        opened.append(store)
-        store.open()
-        return store
-
-    yield one
-    for store in opened:
-        store.close()
-
-
-@pytest.fixture
-def store(open_more: Callable[[], Store]) -> Store:
-    return open_more()
+def database(mariadb_db: Database) -> Database:
+    """Give the database that `store` and `open_more` open."""
+    return mariadb_db
