@@ -252,45 +252,65 @@ async def test_case_dbb_13(world: World) -> None:
     assert set(world.ledger.counts("wait_async").values()) == {1}
 
 
+class Passage:
+    """A store through whose queue runs go, made and completed in hundreds and claimed in tens."""
+
+    def __init__(self, url: str) -> None:
+        self.store = open_store(url, StoreOptions(durability="process"))
+        self.store.open()
+        self.store.register(worker("w", self.store.now(), 3_600_000_000))
+        self.spans: list[float] = []
+        """How long each claim took, in seconds."""
+
+    def hundred(self, first: int) -> None:
+        store = self.store
+        authors = {f"r{n}": Author(f"r{n}", store.now()) for n in range(first, first + 100)}
+        store.commit([author.create() for author in authors.values()])
+        for _ in range(10):
+            began = time.monotonic()
+            claimed = store.claim(ClaimRequest("w", ("default",), ("0 order",), 10), claims_for("w"))
+            self.spans.append(time.monotonic() - began)
+            assert claimed is not None
+            assert len(claimed.taken) == 10
+            for one in claimed.taken:
+                authors[one.row.id].follow(one)
+            store.commit([authors[one.row.id].completed() for one in claimed.taken])
+
+
 @on_servers
 @pytest.mark.parametrize("runs", [3_000, pytest.param(200_000, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
-def test_case_dbb_14(world: World, runs: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_case_dbb_14(
+    world: World, new_store: Callable[[str], Database], runs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An old snapshot keeps dead rows, and claiming slows down: it has to wade through what is gone.
 
     A transaction of another client pins the horizon while many runs go through the queue; the last claims take no more
-    than three times as long as the first ones. Source: NikolayS/PgQue PR#80, riverqueue/river#59, que-rb/que#297.
+    than three times as long as those made in turn with them in a database that few runs went through. (On PostgreSQL a
+    snapshot pins its own database only; on MariaDB all, but what is gone there is little.)
+    Source: NikolayS/PgQue PR#80, riverqueue/river#59, que-rb/que#297.
     """
     assert world.database is not None
-    store = open_store(world.url, StoreOptions(durability="process"))
-    store.open()
-    store.register(worker("w", store.now(), 3_600_000_000))
-    spans = []
+    on_postgres = isinstance(world.database.server, Postgres)
     with ExitStack() as stack:
         old = stack.enter_context(server_of(world).connect(world.database.name)).cursor()
-        if isinstance(world.database.server, Postgres):
+        passages = [Passage(url) for url in (world.url, new_store("postgres" if on_postgres else "mariadb").url)]
+        for passage in passages:
+            stack.callback(passage.store.close)
+        used, new = passages
+        if on_postgres:
             old.execute("begin isolation level repeatable read")
             old.execute("select count(*) from perdure.run")
         else:
             old.execute("start transaction with consistent snapshot")
             old.execute("select count(*) from run")
         for first in range(0, runs, 100):
-            authors = {f"r{n}": Author(f"r{n}", store.now()) for n in range(first, first + 100)}
-            store.commit([author.create() for author in authors.values()])
-            for _ in range(10):
-                began = time.monotonic()
-                claimed = store.claim(ClaimRequest("w", ("default",), ("0 order",), 10), claims_for("w"))
-                spans.append(time.monotonic() - began)
-                assert claimed is not None
-                assert len(claimed.taken) == 10
-                for one in claimed.taken:
-                    authors[one.row.id].follow(one)
-                store.commit([authors[one.row.id].completed() for one in claimed.taken])
-    store.close()
-    tenth = len(spans) // 10
-    early, late = statistics.median(spans[:tenth]), statistics.median(spans[-tenth:])
+            used.hundred(first)
+            if first >= runs - 500:
+                new.hundred(first)
+    late, beside = statistics.median(used.spans[-50:]), statistics.median(new.spans)
     with capsys.disabled():
-        print(f"\nclaims with an old snapshot, {runs} runs: {early * 1e3:.2f} ms, then {late * 1e3:.2f} ms", end="")
-    assert late < 3 * early + 0.002
+        print(f"\nclaims after {runs} runs beside an old snapshot: {late * 1e3:.2f} ms, others: {beside * 1e3:.2f} ms")
+    assert late < 3 * beside + 0.002
 
 
 @ON_POSTGRES

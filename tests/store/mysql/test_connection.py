@@ -20,7 +20,7 @@ def test_there_is_no_wait_on_a_socket_that_the_driver_has_told_to_wait(timeout: 
         ours.settimeout(timeout)
         began = time.monotonic()
         assert connection.receive_some() == b""
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4
         while connection.send_some(memoryview(b"x" * 65536)):
             pass
         theirs.sendall(b"answer")

@@ -170,7 +170,7 @@ def test_a_purge_that_waits_for_the_gate_keeps_nobody_waiting(
     began = time.monotonic()
     for events in (1, 3) * 10:
         accept(mine, going_on.step(events=events))
-    assert time.monotonic() - began < 1.0, "each would have waited for 0.3 s"
+    assert time.monotonic() - began < 4.0, "each would have waited for 0.3 s"
     assert not answer.done()
     other.rollback()
     assert answer.result() is COMMITTED
