@@ -24,11 +24,11 @@ LEASE = 1.0
 async def test_case_rec_10(world: World) -> None:
     """A step that keeps the interpreter lock starves the heartbeat, is taken for dead and started elsewhere.
 
-    One C-level call holds the lock for three leases; two idle workers. The lease is lost: the second attempt counts,
+    One C-level call holds the lock for six leases; two idle workers. The lease is lost: the second attempt counts,
     the first one's record is refused. Source: Bogdanp/dramatiq#692.
     """
     async with world.client() as client:
-        run = await client.start(flows.greedy, 3 * LEASE, id="r")
+        run = await client.start(flows.greedy, 6 * LEASE, id="r")
         child = world.worker("W1", concurrency=1)
         await world.ledger.until("hold_interpreter")
         async with world.engine(name="A"), world.engine(name="B"):

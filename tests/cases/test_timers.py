@@ -60,14 +60,14 @@ async def test_case_tim_12(world: World, skew: Skew, shift: float) -> None:
     is opened after the move agrees. Source: agronholm/apscheduler#339.
     """
     async with world.engine(evict_after="50ms") as engine:
+        began = time.monotonic()
         sleeper = await engine.start(flows.nap, 2.0)
         stepper = await engine.start(flows.long_async, 2.5)
         await world.ledger.until("wait_async")
-        began = time.monotonic()
         skew.seconds = shift
         async with world.engine(name="late"):
             assert await sleeper.result(timeout=20) == "rested"
-            assert 1.8 < time.monotonic() - began < 10  # far from the minute that the clock jumped
+            assert 1.99 <= time.monotonic() - began < 20  # far from the minute that the clock jumped
             assert await stepper.result(timeout=20) == "a"
         history = await sleeper.history()
         assert [event.at for event in history] == sorted(event.at for event in history)
@@ -154,11 +154,11 @@ async def test_case_tim_16(world: World, skew: Skew) -> None:
         for name, seconds in (("slow", -600.0), ("fast", 600.0)):
             skew.seconds = seconds
             async with world.client() as client:
-                await client.start(flows.trivial, id=name, delay=1.5)
                 started[name] = time.monotonic()
+                await client.start(flows.trivial, id=name, delay=1.5)
         async with world.engine(name="skewed"):
-            await engine.start(flows.plain_sleep, 1.5, id="sleeper")
             started["sleeper"] = time.monotonic()
+            await engine.start(flows.plain_sleep, 1.5, id="sleeper")
             for name in started:
                 await engine.get(name).result(timeout=30)
     for name, at in started.items():
