@@ -50,7 +50,7 @@ class MemoryEvidence:
     def queues(self) -> Iterator[QueueFacts]:
         lines = self._store._lines
         for name, row in lines._rows.items():
-            changes = [(change.n, change.change) for change in lines._changes[name]]
+            changes = [(change.n, change.at, change.change) for change in lines._changes[name]]
             yield QueueFacts(name, {one: getattr(row, one) for one in SETTINGS}, row.changed_at, row.changes, changes)
 
     def slots(self) -> Iterator[tuple[str, int]]:

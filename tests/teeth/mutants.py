@@ -242,4 +242,25 @@ MUTANTS = (
         "self._soon is not None and self._sends and", "False and",
         "tests/store/test_writer_sending.py::test_a_full_batch_is_sent_at_once_whatever_the_loop_has_to_do_before_its_next_turn",
     ),
+    Mutant(
+        "a claim takes one run more than its queue's limit", "model/queue.py",
+        "else row.concurrency - usage.total", "else row.concurrency - usage.total + 1",
+        f"{_STORES}::test_no_more_runs_are_owned_than_the_limit_says[memory]",
+    ),
+    Mutant(
+        "a run that has ended keeps its slot", "store/sql/sqlite/queries.sql",
+        "s.epoch = r.epoch\n    and (r.status = 'running' or (?2 = 1 and r.status = 'waiting'))\nwhere s.queue",
+        "s.epoch = r.epoch\nwhere s.queue",
+        f"{_STORES}::test_a_slot_is_free_once_its_run_is_not_owned[sqlite-run_completed]",
+    ),
+    Mutant(
+        "a claim is counted in a rate's window under a time before it", "model/queue.py",
+        "return at - at % width + width - 1", "return at - at % width",
+        "tests/unit/model/test_queue.py::test_a_claim_is_counted_until_it_has_left_every_window",
+    ),
+    Mutant(
+        "a fair queue serves the same key again", "store/source.py",
+        "turn if self._fair else 0", "0",
+        f"{_STORES}::test_in_a_fair_queue_keys_take_turns[sqlite-1]",
+    ),
 )  # fmt: skip

@@ -6,6 +6,10 @@ import asyncio
 from contextlib import suppress
 
 import perdure
+from perdure.model.claim import ClaimRequest
+from perdure.store.base import StoreOptions, open_store
+from perdure.testing.author import Author, claims_for, worker
+from perdure.testing.conformance.filling import change
 
 BROKEN = {"charge": True}
 """What fails until it is mended."""
@@ -59,7 +63,10 @@ WORKFLOWS = (order, payment, nap)
 
 
 async def fill(url: str) -> None:
-    """Run one of everything: completed, failed, reopened, cancelled by message, purged, waiting, pending, parked."""
+    """Run one of everything: completed, failed, reopened, cancelled by message, purged, waiting, pending, parked.
+
+    And leave a queue with limits behind, with a run that is owned and one that waits in the line of its key.
+    """
     async with perdure.Engine(url, WORKFLOWS, evict_after=0.01, lease="2s", poll=0.05) as engine:
         await engine.run(order, "a", id="done", tags={"tenant": "x"})
         await engine.run(order, "b", id="purged", tags={"tenant": "x"})
@@ -80,3 +87,18 @@ async def fill(url: str) -> None:
         await nap_run.cancel(actor="test", reason="enough")
         with suppress(perdure.RunCancelled):
             await nap_run.result()
+    stand_in_line(url)
+
+
+def stand_in_line(url: str) -> None:
+    """Leave a queue with limits as a worker leaves it that is killed."""
+    store = open_store(url, StoreOptions())
+    store.open()
+    store.register(worker("killed", store.now()))
+    store.commit([change("limited", concurrency=1, concurrency_per_key=1)])
+    for run_id in ("owned", "keyed"):
+        store.commit([Author(run_id, store.now()).create(queue="limited", partition_key="k")])
+    claims = store.claim(ClaimRequest("killed", ("limited",), ("0 order",), 2), claims_for("killed"))
+    assert claims is not None
+    assert [one.row.id for one in claims.taken] == ["owned"]
+    store.close()

@@ -15,19 +15,22 @@ _ALIASES = {"postgresql": "postgres", "mariadb": "mysql"}
 """Schemes that name a reader by another of its names."""
 
 
-def verify(url: str, acknowledged: Iterable[str] = ()) -> Report:
+def verify(url: str, acknowledged: Iterable[str] = (), *, slack_us: int | None = None) -> Report:
     """Check every invariant of the data in the database that ``url`` names, in one snapshot. Changes nothing.
 
     Args:
         url: ``sqlite:///file.db``, ``postgresql://...`` or ``mysql://...``.
         acknowledged: ids of runs whose start was confirmed to a caller.
+        slack_us: microseconds by which workers' clocks may have been ahead of the database's, where limits of queues
+            are checked. 0 if all workers and the server were on one machine whose clock nobody has set. None: as far as
+            clocks of machines may drift apart.
 
     Raises:
         UsageError: there is no such database, it is not one of this program, or it cannot be read now.
         SchemaTooNew: a newer release has migrated it.
     """
     with opened(url) as evidence:
-        return examine(evidence, acknowledged)
+        return examine(evidence, acknowledged, slack_us)
 
 
 def opened(url: str) -> AbstractContextManager[Evidence]:

@@ -74,8 +74,8 @@ class QueueFacts(NamedTuple):
     changed_at: int
     number: int
     """How many changes there were."""
-    changes: list[tuple[int, str]]
-    """(number, JSON object of setting to [before, after]), in order."""
+    changes: list[tuple[int, int, str]]
+    """(number, time, JSON object of setting to [before, after]), in order."""
 
     def limit(self, name: str) -> int | None:
         """Return a setting."""
@@ -84,15 +84,10 @@ class QueueFacts(NamedTuple):
     @property
     def is_limited(self) -> bool:
         """Whether its runs take slots."""
-        limits = ("concurrency", "concurrency_per_worker", "concurrency_per_key")
-        return any(self.settings[name] is not None for name in limits)
-
-    @property
-    def holds(self) -> bool:
-        """Whether a run that waits keeps its slot."""
-        return bool(self.settings["hold_while_waiting"])
+        return any(self.settings[name] is not None for name in LIMITS)
 
 
+LIMITS = ("concurrency", "concurrency_per_worker", "concurrency_per_key")
 SETTINGS = (
     "concurrency", "concurrency_per_worker", "concurrency_per_key", "rate_limit", "rate_us", "ageing_us", "fair",
     "hold_while_waiting", "paused",
@@ -102,16 +97,16 @@ QUEUES = """
         ageing_us, fair, hold_while_waiting, paused
     from queue where changes > 0
 """
-CHANGES = "select queue, n, {} from queue_change order by queue, n"
+CHANGES = "select queue, n, at, {} from queue_change order by queue, n"
 SLOTS = "select run_id, epoch from slot"
 LANES = "select queue, code, priority, partition_key from lane"
 
 
 def queue_facts(queues: Iterable[Sequence[Any]], changes: Iterable[Sequence[Any]]) -> Iterator[QueueFacts]:
     """Put rows of `QUEUES` and `CHANGES` together."""
-    said: dict[str, list[tuple[int, str]]] = {}
-    for queue, n, change in changes:
-        said.setdefault(queue, []).append((n, change))
+    said: dict[str, list[tuple[int, int, str]]] = {}
+    for queue, *change in changes:
+        said.setdefault(queue, []).append((change[0], change[1], change[2]))
     for name, changed_at, number, *settings in queues:
         facts = dict(zip(SETTINGS, settings, strict=True))
         yield QueueFacts(name, facts, changed_at, number, said.get(name, []))
@@ -121,7 +116,7 @@ class Evidence(Protocol):
     """Where the rows come from."""
 
     slack_us: int
-    """How far the times of two workers may be apart."""
+    """Microseconds by which a worker's clock may be ahead of the one that tells the time of claims."""
 
     def damage(self) -> Iterator[str]:
         """Yield what the database itself finds wrong with its file."""

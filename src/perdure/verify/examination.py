@@ -46,15 +46,16 @@ class Report:
         return {"runs": self.runs, "events": self.events, "findings": findings}
 
 
-def examine(evidence: Evidence, acknowledged: Iterable[str] = ()) -> Report:
+def examine(evidence: Evidence, acknowledged: Iterable[str] = (), slack_us: int | None = None) -> Report:
     """Check everything.
 
     Args:
         evidence: the stored rows.
         acknowledged: ids of runs whose start was confirmed to a caller: each must be there (I1).
+        slack_us: microseconds by which workers' clocks may have been ahead; None: what ``evidence`` says.
     """
     report = Report()
-    ledger = Ledger(evidence)
+    ledger = Ledger(evidence, evidence.slack_us if slack_us is None else slack_us)
     versions = Versions(evidence)
     present: set[str] = set()
     for case in evidence.cases():

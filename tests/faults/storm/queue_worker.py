@@ -10,7 +10,7 @@ import perdure
 from perdure import Queue, Rate
 
 QUEUES = (
-    Queue("tight", concurrency=4, concurrency_per_worker=2, concurrency_per_key=1, fair=True),
+    Queue("tight", concurrency=3, concurrency_per_worker=2, concurrency_per_key=1, fair=True),
     Queue("held", concurrency=3, hold_while_waiting=True, ageing="1s"),
     Queue("slow", rate=Rate(12, per="1s"), concurrency_per_key=2),
 )

@@ -53,7 +53,7 @@ class Fleet:
 def starts(count: int, luck: Random) -> list[Start]:
     return [
         Start(
-            load, luck.choice([1, 5, 20]), luck.random() < 0.3, queue=luck.choice(NAMES),
+            load, luck.choice([1, 5, 20, 80]), luck.random() < 0.3, queue=luck.choice(NAMES),
             partition_key=luck.choice([None, *"abcdef"]), priority=luck.randrange(3),
         )
         for _ in range(count)
@@ -90,6 +90,6 @@ def test_limits_hold_and_slots_do_not_leak_while_workers_are_killed(
     seed = Random().randrange(2**32)
     killed = asyncio.run(storm(url, Random(seed), runs, seconds, lambda: Fleet(spawn, url, seed)))
     assert killed >= kills, f"seed {seed}"
-    report = verify(url)
+    report = verify(url, slack_us=0)  # one machine, one clock
     assert report.findings == [], f"seed {seed}"
     assert report.runs >= runs // 2

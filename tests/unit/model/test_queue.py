@@ -10,6 +10,7 @@ import pytest
 import perdure
 from perdure import Engine, InvalidValue, Queue, Rate, UsageError
 from perdure.api.queues import Routes, served, stored
+from perdure.model.queue import QueueRow, rate_bucket
 
 WRONG: dict[str, Callable[[], object]] = {
     "no runs": lambda: Queue("q", concurrency=0),
@@ -41,6 +42,14 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(which: str) -> None:
 def test_a_setting_that_is_none_is_named_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"no setting 'speed'; there are concurrency, .*hold_while_waiting"):
         stored("q", {"speed": 3})
+
+
+@pytest.mark.parametrize("rate_us", [1, 199, 200, 1_000, 1_000_000])
+def test_a_claim_is_counted_until_it_has_left_every_window(rate_us: int) -> None:
+    row = QueueRow("q", rate_limit=1, rate_us=rate_us)
+    late = [rate_bucket(row, at) - at for at in range(1_000_000, 1_000_000 + 2 * rate_us, max(rate_us // 997, 1))]
+    assert min(late) >= 0
+    assert max(late) * 200 < max(rate_us, 200)
 
 
 def test_a_route_is_the_first_pattern_that_matches() -> None:

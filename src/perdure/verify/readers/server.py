@@ -32,6 +32,17 @@ _INBOX = "select run_id, n from inbox where run_id in ({}) order by run_id, n"
 _STRAYS = "select distinct c.run_id from {} as c where not exists (select 1 from run as r where r.id = c.run_id)"
 
 
+_SLACK_US = 15_000
+"""How far a worker's clock may be ahead of the server's.
+
+A claim that counts bears the server's own time, asked for after the slots were counted: what freed a slot that it found
+free was recorded before. The end of a run bears its worker's idea of the server's time. That is behind by the way of an
+answer. It is ahead only by what the worker's clock gains on the server's after the reading it goes by, which is at most
+70 s old (`perdure.store.server.clock`: kept for 60 s, renewed after 10). Two quartz clocks that NTP keeps differ by
+less than 200 millionths: 14 ms. On one machine both are one clock, and the bound is 0.
+"""
+
+
 class ServerEvidence:
     """`perdure.verify.evidence.Evidence` of one snapshot of a server.
 
@@ -42,7 +53,7 @@ class ServerEvidence:
         change: how the column of `queue_change` is named that says what was changed.
     """
 
-    slack_us = 200_000
+    slack_us = _SLACK_US
 
     def __init__(self, query: Query, tags: str, stray_tags: str, change: str = "change") -> None:
         self._change = change

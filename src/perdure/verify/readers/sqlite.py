@@ -42,6 +42,7 @@ class SqliteEvidence:
     """`perdure.verify.evidence.Evidence` of one open connection, inside a read transaction."""
 
     slack_us = 0
+    """All who write to a file share one clock (`perdure.store.sqlite.clock`)."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
