@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from perdure.store.mysql.link import MysqlLink
 
 _OLD_S = 600
-_LONG_HISTORY = 1_000_000
+LONG_HISTORY = 1_000_000
+"""So many transactions whose old versions of rows are kept. The purge follows within thousands, so at a million it is
+held up or too slow, and whoever comes across these versions steps over each."""
 _LITTLE_PACKET = 4 << 20
 
 
@@ -73,5 +75,5 @@ def _age(link: MysqlLink) -> tuple[Fact, ...]:
             if oldest > _OLD_S
             else "",
         ),
-        Fact("undo history", f"{history:,}", "the server's purge cannot keep up" if history > _LONG_HISTORY else ""),
+        Fact("undo history", f"{history:,}", "the server's purge cannot keep up" if history > LONG_HISTORY else ""),
     )
