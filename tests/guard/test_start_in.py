@@ -337,9 +337,15 @@ def test_a_role_needs_only_the_documented_rights(caller: Caller, role: Place, ki
                 ("1h", "2h", "0s"), start=1
             ):  # one makes the line, one joins it, one heads it
                 client.execute("insert into orders values (?)", order)
-                assert limited.start(order, id=f"order-{order}", **every | {"delay": delay}) == f"order-{order}"
+                options = every | {"delay": delay, "deduplication_key": f"key-{order}"}
+                assert limited.start(order, id=f"order-{order}", **options) == f"order-{order}"
         with client.transaction():
-            assert limited.start(1, id="order-1", **every | {"delay": "1h"}) == "order-1"
+            options = every | {"delay": "1h", "deduplication_key": "key-1"}
+            assert limited.start(1, id="order-1", **options) == "order-1"
+            assert limited.start(1, id="order-1b", **options) == "order-1"  # its key is taken
         assert caller.engine.get("order-3").result("10s") is True
+        with client.transaction():
+            options |= {"deduplication_key": "key-3"}  # which is free again
+            assert limited.start(3, id="order-3b", **options) == "order-3b"
         with pytest.raises(Exception, match=r"denied"), client.transaction():
             client.execute("delete from orders")
