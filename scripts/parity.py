@@ -164,7 +164,7 @@ def collected() -> list[Case]:
     files = sorted({file for cells in FEATURES.values() for file, _ in cells.values()})
     with tempfile.NamedTemporaryFile("r", suffix=".json") as told:
         asked = ["--collect-only", "-qq", "-m", "", "-p", "scripts.collected", "--collected", told.name]
-        quiet = ["-p", "no:xdist", "-p", "no:cacheprovider"]
+        quiet = ["-p", "no:xdist", "-p", "no:cacheprovider", "--assert=plain"]
         command = [sys.executable, "-m", "pytest", *asked, *quiet, f"{SUITE}::TestStores", *files]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
         if done.returncode:
