@@ -1,31 +1,50 @@
 """Write docs/reference/backends.md: what each backend does, and the tests that prove it there.
 
-The first part comes from the contract that every backend is tested against, the second from `FEATURES` below. A test
-holds the page to this script, and refuses a cell that is empty without a reason.
+The first part comes from the contract that every backend is tested against, the second from `FEATURES` below. What is
+counted is what pytest collects, by the database that each case of a test is given. A test holds the page to this
+script, and refuses a cell that is empty without a reason.
 """
 
 from __future__ import annotations
 
-import ast
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-
-from perdure.testing.conformance import StoreConformance
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "backends.md"
 BACKENDS = ("sqlite", "postgres", "mysql")
 TITLES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MySQL, MariaDB"}
 SUITE = "tests/conformance/test_stores.py"
-Cells = dict[str, tuple[str, str]]
+Names = str | tuple[str, ...]
+Cells = dict[str, tuple[str, Names]]
 """Backend to (file, what the names of its tests begin with)."""
+WORDS = {
+    "sqlite": ("sqlite", "apsw"), "postgres": ("postgres", "psycopg"), "mysql": ("mysql", "mariadb"),
+}  # fmt: skip
+"""What a parameter or a path has in it that tells which backend a test is on."""
+FIXTURES = {
+    "tmp_db": "sqlite", "shell": "sqlite", "world": "sqlite", "postgres_db": "postgres", "mariadb_db": "mysql",
+}  # fmt: skip
+ON_A_FILE = (
+    ("tests/verify/test_damage.py", ""),
+    ("tests/perf/test_bench.py", ("test_every_figure", "test_the_floor_is", "test_so_many_worker")),
+    ("tests/guard/test_transactional.py", "test_the_engines_own_file"),
+    ("tests/guard/test_start_in.py", "test_an_engine_on_a_file"),
+)
+"""Tests that make an SQLite file for themselves, so that nothing they are given tells."""
 
 
-def everywhere(file: str, prefix: str = "test_") -> Cells:
+def everywhere(file: str, prefix: Names = "test_") -> Cells:
     """Return the same tests for all backends: they are run once on each."""
     return dict.fromkeys(BACKENDS, (file, prefix))
 
 
-def split(sqlite: str, server: str, prefix: str = "test_") -> Cells:
+def split(sqlite: str, server: str, prefix: Names = "test_") -> Cells:
     """Return tests on files, and tests that are run on each server."""
     return {"sqlite": (sqlite, prefix), "postgres": (server, "test_"), "mysql": (server, "test_")}
 
@@ -58,16 +77,22 @@ FEATURES: dict[str, Cells] = {
     "Guards of the application's writes": everywhere("tests/guard/test_once.py"),
     "Guards under duplicates, re-runs and kills": everywhere("tests/guard/storm/test_storm.py"),
     "Transactional steps": everywhere("tests/guard/test_transactional.py"),
+    "Transactional start: in the caller's own transaction; refused on a file": {
+        "sqlite": ("tests/guard/test_start_in.py", "test_an_engine_on_a_file"),
+        "postgres": ("tests/guard/test_start_in.py", "test_"),
+        "mysql": ("tests/guard/test_start_in.py", "test_"),
+    },
     "Steps on other queues, under limits": everywhere("tests/cases/test_steps_elsewhere.py"),
     "Steps on other queues, under kills": everywhere(
-        "tests/cases/test_steps_elsewhere_crashes.py", "test_the_callers_worker_dies"
+        "tests/cases/test_steps_elsewhere_crashes.py",
+        ("test_the_callers_worker", "test_workers_on_both_sides"),
     ),
     "Transactional steps in the engine's own database: one commit; refused on a file": {
         "sqlite": ("tests/guard/test_transactional.py", "test_the_engines_own_file"),
         "postgres": ("tests/guard/test_own_database.py", "test_"),
         "mysql": ("tests/guard/test_own_database.py", "test_"),
     },
-    "`perdure copy`, from and to": everywhere("tests/transfer/test_copy.py", "test_runs_go_on"),
+    "`perdure copy`, from and to": everywhere("tests/transfer/test_copy.py"),
     "Migrations beside running workers": everywhere("tests/migration/test_online.py", "test_workers"),
     "`perdure migrate --print`": everywhere("tests/migration/test_online.py", "test_the_printed"),
     "`perdure verify`": split("tests/verify/test_damage.py", "tests/verify/test_servers.py"),
@@ -100,73 +125,104 @@ ABSENT = {("Durability `quorum`: it outlives the server's machine", "sqlite"): "
 """Cells without a test, and why."""
 
 
-def tests_in(file: str, prefix: str) -> int:
-    """Count the test functions of a file whose names begin so.
+class Case(NamedTuple):
+    """One case of a test, as pytest collects it; see `scripts.collected`."""
 
-    Raises:
-        ValueError: there are none.
-    """
-    tree = ast.parse((ROOT / file).read_text("utf-8"))
-    names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    count = sum(name.startswith("test_") and name.startswith(prefix) for name in names)
-    if not count:
-        message = f"{file} has no test whose name begins with {prefix}"
-        raise ValueError(message)
-    return count
+    file: str
+    of: str
+    name: str
+    given: list[str]
+    fixtures: list[str]
+    nightly: bool
 
-
-def backends_under_the_suite() -> set[str]:
-    """Return the backends that the contract is run on."""
-    for node in ast.parse((ROOT / SUITE).read_text("utf-8")).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "BACKENDS":
-            keys = node.value.keys if isinstance(node.value, ast.Dict) else []
-            return {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
-    return set()
+    @property
+    def backends(self) -> set[str]:
+        """The backends it is on: by what it is given, else by its fixtures, else by its file; none if nothing tells."""
+        given = _named(self.given)
+        fixtures = {FIXTURES[name] for name in self.fixtures if name in FIXTURES}
+        own = {"sqlite" for file, names in ON_A_FILE if file == self.file and self.name.startswith(names)}
+        return given or fixtures or own or _named([self.file])
 
 
-def contract() -> dict[str, int]:
-    """Return the parts of the contract, each with the number of its sentences."""
-    parts = {}
-    for part in StoreConformance.__mro__[1:]:
-        count = sum(name.startswith("test_") for name in vars(part))
-        if count:
-            parts[PARTS[part.__name__]] = count
-    return parts
+class Count(NamedTuple):
+    """How many tests there are: those of `make test`, and those that only the long campaigns run."""
+
+    usual: int
+    nightly: int
+
+    def __str__(self) -> str:
+        return " + ".join(filter(None, [str(self.usual or ""), f"{self.nightly} nightly" if self.nightly else ""]))
 
 
-def rows() -> dict[str, list[str]]:
+def _named(texts: Iterable[str]) -> set[str]:
+    told = "\n".join(texts)
+    return {backend for backend, words in WORDS.items() if any(word in told for word in words)}
+
+
+def collected() -> list[Case]:
+    """Return what pytest collects of the files that the table is about, whether run by default or only at night."""
+    files = sorted({file for cells in FEATURES.values() for file, _ in cells.values()})
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as told:
+        asked = ["--collect-only", "-qq", "-m", "", "-p", "scripts.collected", "--collected", told.name]
+        quiet = ["-p", "no:xdist", "-p", "no:cacheprovider", "--assert=plain"]
+        command = [sys.executable, "-m", "pytest", *asked, *quiet, f"{SUITE}::TestStores", *files]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+        return [Case(**case) for case in json.load(told)]
+
+
+def count(cases: Iterable[Case]) -> Count:
+    """Count tests, each once however many cases it has. One is nightly if all of its cases are."""
+    nightly: dict[str, bool] = {}
+    for case in cases:
+        nightly[case.name] = case.nightly and nightly.get(case.name, True)
+    at_night = sum(nightly.values())
+    return Count(len(nightly) - at_night, at_night)
+
+
+def rows(cases: Iterable[Case]) -> dict[str, list[str]]:
     """Return feature to cells, in the order of `BACKENDS`. An empty one is empty."""
-    under = backends_under_the_suite()
-    found = {
-        title: [f"[{count}](../../{SUITE})" if backend in under else "" for backend in BACKENDS]
-        for title, count in contract().items()
-    }
+    on: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        for backend in case.backends:
+            on.setdefault((case.file, backend), []).append(case)
+    found: dict[str, list[str]] = {}
+    for part, title in PARTS.items():
+        contract = {backend: [one for one in on.get((SUITE, backend), ()) if one.of == part] for backend in BACKENDS}
+        found[title] = [_cell(SUITE, contract[backend]) for backend in BACKENDS]
     for title, cells in FEATURES.items():
-        found[title] = [_cell(title, backend, cells) for backend in BACKENDS]
+        found[title] = [_feature(title, backend, cells, on) for backend in BACKENDS]
     return found
 
 
-def _cell(title: str, backend: str, cells: Cells) -> str:
+def _feature(title: str, backend: str, cells: Cells, on: Mapping[tuple[str, str], list[Case]]) -> str:
     if backend not in cells:
         return ABSENT.get((title, backend), "")
-    return f"[{tests_in(*cells[backend])}](../../{cells[backend][0]})"
+    file, names = cells[backend]
+    return _cell(file, [one for one in on.get((file, backend), ()) if one.name.startswith(names)])
 
 
-def page() -> str:
+def _cell(file: str, cases: list[Case]) -> str:
+    return f"[{count(cases)}](../../{file})" if cases else ""
+
+
+def page(found: Mapping[str, list[str]]) -> str:
     """Return the page."""
     lines = [
         "# What each backend does",
         "",
-        "Every feature is there on every backend; the URL decides. A number says how many tests prove it there, on a",
-        "real database of that kind, and leads to them. The first rows are the contract of a store, word for word the",
-        "same for all. Written by `make reference`.",
+        "Every feature is there on every backend; the URL decides. A number says how many tests of it are given a real",
+        "database of that kind, each counted once however many cases it has there, and leads to them. Tests that only",
+        "the long campaigns run (`make nightly`) are counted apart. The first rows are the contract of a store, word",
+        "for word the same for all. Written by `make reference`, from what pytest collects.",
         "",
         f"| | {' | '.join(TITLES[backend] for backend in BACKENDS)} |",
         "|---|---|---|---|",
-        *(f"| {title} | {' | '.join(cells)} |" for title, cells in rows().items()),
+        *(f"| {title} | {' | '.join(cells)} |" for title, cells in found.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+    PAGE.write_text(page(rows(collected())), "utf-8")

@@ -30,6 +30,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "Run",
         "SyncEngine",
         "SyncRun",
+        "EngineStats",
+        "CacheStats",
         "RunInfo",
         "Event",
         "Status",

@@ -20,6 +20,7 @@ from perdure.api.context import (
 )
 from perdure.api.decorators import Workflow, step, workflow
 from perdure.api.engine import Engine
+from perdure.api.health import EngineStats
 from perdure.api.many import Start
 from perdure.api.queues import QueueChange, QueueHandle, QueueInfo, QueueSettings
 from perdure.api.reading import Event, RunInfo
@@ -94,6 +95,7 @@ from perdure.errors import (
 from perdure.guard.database import Database
 from perdure.kernel import ordered
 from perdure.kernel.kinds.step import AsyncStep, SyncStep
+from perdure.model.cache import CacheStats
 from perdure.model.duration import Duration
 from perdure.model.policy import Retry
 from perdure.model.queue import Queue, Rate
@@ -104,19 +106,19 @@ ordered.install()
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncStep", "BindingGuard", "BindingInfo", "BodyInfo", "BumpCheck", "CodecError", "Database", "Diverged",
-    "Duration", "Engine", "EnvironmentMismatch", "Event", "EventType", "GuardBusy", "GuardConflict", "GuardError",
-    "HostCrashed", "IdConflict", "InvalidValue", "LabelInfo", "LeaseLost", "NoSource", "NotInSnapshot",
-    "NotPublished", "OperationVersion", "PerdureError", "PlannedRun", "Published", "Queue", "QueueChange",
-    "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "RouteArm", "RouteInfo", "Run", "RunCancelled",
-    "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated", "RunTimedOut", "SchemaTooNew",
-    "SignatureInvalid", "SnapshotCorrupt", "SnapshotTooLarge", "SourceChangedOnDisk", "Start", "StateMismatch",
-    "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt", "StoreError",
-    "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "SyncUpgrades", "SyncVersionRoutes",
-    "SyncVersions", "UnbumpedChange", "UnknownVersion", "UpgradeBusy", "UpgradePlan", "UpgradeRefused",
-    "UpgradeResult", "UpgradeStale", "Upgrades", "UsageError", "Verdict", "VerdictKind", "VersionChange",
-    "VersionCheck", "VersionClosed", "VersionDetail", "VersionDiff", "VersionError", "VersionInfo",
+    "AsyncStep", "BindingGuard", "BindingInfo", "BodyInfo", "BumpCheck", "CacheStats", "CodecError", "Database",
+    "Diverged", "Duration", "Engine", "EngineStats", "EnvironmentMismatch", "Event", "EventType", "GuardBusy",
+    "GuardConflict", "GuardError", "HostCrashed", "IdConflict", "InvalidValue", "LabelInfo", "LeaseLost",
+    "NoSource", "NotInSnapshot", "NotPublished", "OperationVersion", "PerdureError", "PlannedRun", "Published",
+    "Queue", "QueueChange", "QueueHandle", "QueueInfo", "QueueSettings", "Rate", "Retry", "RouteArm", "RouteInfo",
+    "Run", "RunCancelled", "RunError", "RunFailed", "RunInfo", "RunNotFound", "RunParked", "RunTerminated",
+    "RunTimedOut", "SchemaTooNew", "SignatureInvalid", "SnapshotCorrupt", "SnapshotTooLarge", "SourceChangedOnDisk",
+    "Start", "StateMismatch", "Status", "StepFailed", "StepInfo", "StepInterrupted", "StepTimedOut", "StoreCorrupt",
+    "StoreError", "StoreUnavailable", "SyncEngine", "SyncQueueHandle", "SyncRun", "SyncStep", "SyncUpgrades",
+    "SyncVersionRoutes", "SyncVersions", "UnbumpedChange", "UnknownVersion", "UpgradeBusy", "UpgradePlan",
+    "UpgradeRefused", "UpgradeResult", "UpgradeStale", "Upgrades", "UsageError", "Verdict", "VerdictKind",
+    "VersionChange", "VersionCheck", "VersionClosed", "VersionDetail", "VersionDiff", "VersionError", "VersionInfo",
     "VersionLoadFailed", "VersionPurged", "VersionRoutes", "VersionSignature", "Versions", "VersionsCollected",
-    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random", "resource", "sleep",
-    "step", "step_info", "uuid4", "workflow",
+    "Workflow", "blocking", "checkpoint", "guard", "info", "now", "patched", "publish", "random", "resource",
+    "sleep", "step", "step_info", "uuid4", "workflow",
 ]  # fmt: skip

@@ -54,7 +54,7 @@ def fresh() -> None:
     created.clear()
 
 
-def engine(url: str, queues: Sequence[Any], **options: Any) -> perdure.Engine:
+def engine(url: str, queues: Sequence[Any] | dict[str, int], **options: Any) -> perdure.Engine:
     chosen = {"lease": "2s", "poll": "0.2s", "hint": "20ms", "grace": "1s", **options}
     return perdure.Engine(url, [job, visit], queues=queues, **chosen)
 
@@ -163,6 +163,23 @@ async def test_case_que_04_two_queues(url: str) -> None:
         await asyncio.gather(busy(worker, enough, queue="a"), busy(worker, enough, queue="b", priority=0))
         starts = Counter(name[0] for name, _ in began[:30])
         assert min(starts["a"], starts["b"]) >= 9
+
+
+async def test_queues_share_an_engine_by_unequal_weights(url: str) -> None:
+    """While all of them have runs, each queue has its weight's part of the starts so far to within two, at every start.
+
+    The lowest weight has the highest priorities: they count within a queue.
+    """
+    weights = {"a": 3, "b": 1, "c": 2}
+    for queue, weight in weights.items():
+        starts = (Start(job, f"{queue}-{n}", queue=queue, priority=9 - 3 * weight) for n in range(5 * weight + 3))
+        await fill(url, Queue(queue), *starts)
+    async with engine(url, weights, concurrency=1) as worker:
+        await all_ended(worker, 5 * sum(weights.values()) + 3 * len(weights))
+    for count in range(1, 5 * sum(weights.values()) + 1):
+        so_far = Counter(name[0] for name, _ in began[:count])
+        for queue, weight in weights.items():
+            assert abs(so_far[queue] - count * weight / sum(weights.values())) <= 2, (count, so_far)
 
 
 async def test_case_que_05(url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_the_log_level_can_be_chosen(shell: Shell) -> None:
     assert shell("start", "add", "--id", "a", "--input", "1", "--wait").value == 2
     worker.send(signal.SIGTERM)
     assert worker.finish().err == ""
+
+
+def test_at_the_end_it_is_logged_how_much_of_the_database_was_known(shell: Shell) -> None:
+    worker = shell.process("worker", FLOWS, "--log-level", "debug")
+    until(worker, "is ready")
+    assert shell("start", "add", "--id", "a", "--input", "1", "--wait").value == 2
+    worker.send(signal.SIGTERM)
+    (told,) = [line for line in worker.finish().err.splitlines() if "known here" in line]
+    assert re.search(r"ends of logs \d+\.\d% of [1-9]\d*; definitions never wanted$", told), told
 
 
 def test_two_targets_that_share_a_name_are_refused(shell: Shell) -> None:

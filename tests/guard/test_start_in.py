@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import IdConflict, UsageError
+from perdure import IdConflict, RunNotFound, UsageError
 from perdure.verify.database import verify
 from tests.guard.clients import KINDS, AsyncClient, Client, Place
 from tests.house.tree import ROOT
@@ -282,12 +282,18 @@ def test_a_connection_that_cannot_be_used_is_refused(caller: Caller, tmp_path: P
     caller.client.raw.autocommit = True
     with pytest.raises(UsageError, match="commits each statement"):
         caller.start(1)
-    caller.client.raw.autocommit = False
+
+
+def test_an_engine_on_a_file_takes_no_part_in_transactions_of_others(tmp_path: Path) -> None:
+    place = Place("sqlite", file=str(tmp_path / "runs.db"))
     with (
-        perdure.SyncEngine(f"sqlite:///{tmp_path / 'runs.db'}", [fulfil], worker=False) as engine,
-        pytest.raises(UsageError, match="takes no part in transactions of others"),
+        perdure.SyncEngine(f"sqlite:///{place.file}", [fulfil], worker=False) as engine,
+        closing(KINDS["sqlite3"][0](place)) as own,
     ):
-        engine.start_in(caller.client.raw, fulfil, 1)
+        with pytest.raises(UsageError, match="takes no part in transactions of others"):
+            engine.start_in(own.raw, fulfil, 1, id="order-1")
+        with pytest.raises(RunNotFound):
+            engine.get("order-1").status()
 
 
 @pytest.mark.parametrize("kind", ["psycopg"])
@@ -337,9 +343,15 @@ def test_a_role_needs_only_the_documented_rights(caller: Caller, role: Place, ki
                 ("1h", "2h", "0s"), start=1
             ):  # one makes the line, one joins it, one heads it
                 client.execute("insert into orders values (?)", order)
-                assert limited.start(order, id=f"order-{order}", **every | {"delay": delay}) == f"order-{order}"
+                options = every | {"delay": delay, "deduplication_key": f"key-{order}"}
+                assert limited.start(order, id=f"order-{order}", **options) == f"order-{order}"
         with client.transaction():
-            assert limited.start(1, id="order-1", **every | {"delay": "1h"}) == "order-1"
+            options = every | {"delay": "1h", "deduplication_key": "key-1"}
+            assert limited.start(1, id="order-1", **options) == "order-1"
+            assert limited.start(1, id="order-1b", **options) == "order-1"  # its key is taken
         assert caller.engine.get("order-3").result("10s") is True
+        with client.transaction():
+            options |= {"deduplication_key": "key-3"}  # which is free again
+            assert limited.start(3, id="order-3b", **options) == "order-3b"
         with pytest.raises(Exception, match=r"denied"), client.transaction():
             client.execute("delete from orders")

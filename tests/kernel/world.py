@@ -20,6 +20,7 @@ from perdure.codec.base import open_chain
 from perdure.codec.exception import read_failure
 from perdure.codec.signature import encode_call
 from perdure.kernel.kinds.step import StepOperation
+from perdure.model.cache import Cache
 from perdure.model.event import EMPTY_TAIL, Draft, Event, Tail, broken_link, seal, tail_of
 from perdure.model.run import Message, RunRow
 from perdure.model.status import EventType
@@ -216,7 +217,7 @@ class World:
         self.host = Host(
             store=self.store, writer=self.writer, reader=Reader(loop), loop=loop, settings=self.settings,  # type: ignore[arg-type]
             codec=CODEC, workflows=workflows, steps=steps, waiters=Waiters(self.store, Reader(loop)),  # type: ignore[arg-type]
-            commit_ids=CommitIds(),
+            commit_ids=CommitIds(), definitions=Cache(1),
         )  # fmt: skip
         self.host.python = self.python
         self.host.luck = lambda: 0.5

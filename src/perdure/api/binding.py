@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from perdure.runtime.connection import Connection
     from perdure.store.catalog.base import Shelf
 
-_MOST_KNOWN: Final = 1000
-
 
 class Wish(NamedTuple):
     """What a start says of versions.
@@ -63,19 +61,41 @@ class Bound(NamedTuple):
     facts: bytes | None
 
 
+class Asked:
+    """What the database knew of a workflow's versions when it was last asked.
+
+    Attributes:
+        shelf: all of it.
+        newest: the version of every run whose start says nothing of versions; None where a route leads it, or nobody
+            has wanted it yet.
+    """
+
+    __slots__ = ("newest", "shelf")
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf: Shelf = shelf
+        self.newest: Bound | None = None
+
+    def choose(self, wish: Wish, run_id: str) -> Bound:
+        """Return the version of a run; see `Binder.at_hand` for what it raises."""
+        if wish is NO_WISH and self.newest is not None:
+            return self.newest
+        bound = _chosen(self.shelf, wish, run_id)
+        if wish is NO_WISH and DEFAULT_CHANNEL not in self.shelf.routes:
+            self.newest = bound
+        return bound
+
+
 class Binder:
     """Chooses versions by what the database knew when it was last asked; the store refuses what is out of date."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._shelves: dict[str, Shelf] = {}
-        self._newest: dict[str, Bound] = {}
-        """By workflow: the version of every run whose start says nothing of versions, where no route leads it."""
+        self._definitions = connection.definitions
 
     def forget(self, workflow: str) -> None:
         """Ask anew the next time: something has changed."""
-        self._shelves.pop(workflow, None)
-        self._newest.pop(workflow, None)
+        self._definitions.forget(workflow)
 
     def at_hand(self, workflow: str, definition: WorkflowDefinition | None, wish: Wish, run_id: str) -> Bound | None:
         """Return the version of a run where that takes no question to the database, else None.
@@ -86,33 +106,18 @@ class Binder:
         """
         if definition is not None and definition.extent.unversioned:
             return _unversioned(definition, wish)
-        if wish is NO_WISH and (newest := self._newest.get(workflow)) is not None:
-            return newest
-        shelf = self._shelves.get(workflow)
-        if shelf is None:
-            return None
-        bound = _chosen(shelf, wish, run_id)
-        if wish is NO_WISH and DEFAULT_CHANNEL not in shelf.routes:
-            self._newest[workflow] = bound
-        return bound
+        asked: Asked | None = self._definitions.find(workflow)
+        return None if asked is None else asked.choose(wish, run_id)
 
     async def bound(self, workflow: str, definition: WorkflowDefinition | None, wish: Wish, run_id: str) -> Bound:
         """Return the version of a run; see `at_hand` for what it raises."""
         found = self.at_hand(workflow, definition, wish, run_id)
         if found is None:
-            await self.learn(workflow)
-            found = _chosen(self._shelves[workflow], wish, run_id)
+            connection = self._connection
+            asked = Asked(await connection.read(connection.store.catalog.shelf, workflow))
+            self._definitions.learn(workflow, asked)
+            found = asked.choose(wish, run_id)
         return found
-
-    async def learn(self, workflow: str) -> None:
-        """Ask what is known of a workflow's versions."""
-        connection = self._connection
-        shelf: Shelf = await connection.read(connection.store.catalog.shelf, workflow)
-        if len(self._shelves) >= _MOST_KNOWN:
-            self._shelves.clear()
-            self._newest.clear()
-        self.forget(workflow)
-        self._shelves[workflow] = shelf
 
 
 def _unversioned(definition: WorkflowDefinition, wish: Wish) -> Bound:

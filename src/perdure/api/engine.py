@@ -137,7 +137,8 @@ class Engine(Runs):
         host = Host(
             store=self._store, writer=connection.writer, reader=connection.reader, loop=asyncio.get_running_loop(),
             settings=self._settings, codec=self._codec, workflows=self._workflows, steps=self._steps,
-            waiters=connection.waiters, commit_ids=connection.commit_ids, carried=carried,
+            waiters=connection.waiters, commit_ids=connection.commit_ids, definitions=connection.definitions,
+            carried=carried,
         )  # fmt: skip
         if self._routes.given and self._only is None:  # else whoever takes but one run would wait for others
             host.queue_of_step = self._routes.queue_of

@@ -1,4 +1,4 @@
-"""What an operator wants to know of a database: who works on it, what nobody works on, what is wrong."""
+"""What an operator wants to know: who works on a database, what nobody works on, what is wrong; and of one engine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from perdure.api.reading import RunInfo, moment, to_info
 from perdure.api.version_info import VersionUse
 from perdure.api.version_use import Carriers, uses
+from perdure.model.cache import CacheStats
 from perdure.model.code import UNBOUND
 from perdure.model.filter import Fact, QueueStats, RunFilter, StoreStats
 from perdure.model.status import Status
@@ -131,6 +132,22 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     unserved: tuple[Unserved, ...]
     parked: tuple[RunInfo, ...]
     versions: tuple[VersionUse, ...] = ()
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What one open engine has counted so far, in this process alone. Another process cannot read it.
+
+    Attributes:
+        log_ends: appends to logs, by whether the end of the log was known here. Each miss makes a commit ask for it:
+            another process has written to the run, or the connection to the database was lost. On a file the claim of
+            a run that another process started counts as one. All 0 for a database in memory: it keeps nothing twice.
+        definitions: looks at what the database keeps of versions: labels and routes by which starts are bound, stored
+            versions and releases that version hosts are started from. Each miss is a query; there is one per workflow
+            after each change of its versions.
+    """
+
+    log_ends: CacheStats
+    definitions: CacheStats
 
 
 async def health(connection: Connection) -> Health:

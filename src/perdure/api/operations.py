@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.api import acting, reading
+from perdure.api.health import EngineStats
 from perdure.api.queues import QueueHandle, list_queues
 from perdure.api.upgrades import Upgrades
 from perdure.api.version_use import OtherRuns, other_runs
@@ -127,6 +128,15 @@ class Operations:
             UsageError: the name cannot name a queue.
         """
         return QueueHandle(self, name)
+
+    def stats(self) -> EngineStats:
+        """Return what this engine has counted so far: how often it need not ask its database. Asks nothing.
+
+        Raises:
+            UsageError: the engine is not open.
+        """
+        connection = self.connection
+        return EngineStats(log_ends=connection.store.log_ends(), definitions=connection.definitions.stats())
 
     def carried_version(self, workflow: str) -> str | None:
         """Return the label of the version of a workflow that this engine's worker carries; None for none. Internal."""

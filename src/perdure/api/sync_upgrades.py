@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from perdure.api.engine import Engine
+    from perdure.api.health import EngineStats
     from perdure.api.sync import SyncRun
     from perdure.api.upgrades import UpgradePlan, UpgradeResult, Upgrades
     from perdure.model.duration import Duration
@@ -75,6 +76,10 @@ class SyncUpgrading:
         """Start a new run that begins with what another one has recorded; see `Engine.fork`."""
         forked = self.engine.fork(run_id, id=id, from_step=from_step, to=to, actor=actor, reason=reason)
         return self.get(self.wait(forked).id)
+
+    def stats(self) -> EngineStats:
+        """Return what this engine has counted so far; see `Engine.stats`."""
+        return self.engine.stats()
 
     @property
     def upgrades(self) -> SyncUpgrades:

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import StoreError
+from perdure.model.cache import Cache
 from perdure.model.write import Committed
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.waiters import Waiters
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.store.base import Store
 
 logger: logging.Logger = logging.getLogger("perdure.store")
+MOST_DEFINITIONS = 2_000
 
 
 class Connection:
@@ -32,6 +34,9 @@ class Connection:
         self.reader: StoreThread = StoreThread("perdure-reader")
         self.waiters: Waiters = Waiters(store, self.reader)
         self.commit_ids: CommitIds = CommitIds()
+        self.definitions: Cache = Cache(MOST_DEFINITIONS)
+        """What the database has said of versions: by name of a workflow what its starts are bound by; by kind and
+        number the versions and releases that hosts are started from."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: StoreError | None = None
         """Set when the store has failed for good: nothing is written any more, so nobody must wait for it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.codec.base import Codec
     from perdure.kernel.definition import WorkflowDefinition
     from perdure.kernel.frozen import Frozen
+    from perdure.model.cache import Cache
     from perdure.model.event import Event
     from perdure.model.run import Message, RunRow
     from perdure.model.write import Change
@@ -95,7 +96,7 @@ class Host:
     def __init__(
         self, *, store: Store, writer: Writer, reader: StoreThread, loop: asyncio.AbstractEventLoop, settings: Settings,
         codec: Codec, workflows: WorkflowRegistry, steps: StepRegistry, waiters: Waiters, commit_ids: CommitIds,
-        carried: Carried = NOTHING,
+        definitions: Cache, carried: Carried = NOTHING,
     ) -> None:  # fmt: skip
         self.store = store
         self.writer = writer
@@ -110,6 +111,7 @@ class Host:
         self.waiters = waiters
         waiters.is_here = self._is_here
         self.commit_ids = commit_ids
+        self.definitions = definitions
         self.now: Callable[[], int] = store.now
         self.luck = random
         self.threads: ThreadPool = ThreadPool("perdure-step", settings.threads, loop)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
 
+    from perdure.model.cache import CacheStats
     from perdure.model.claim import Claimed, ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
@@ -86,6 +87,9 @@ class Store(Protocol):
     0 where that is not known. No round trip: it keeps idle workers from asking."""
     now: Callable[[], int]
     """Returns the database's clock in microseconds. Never goes back within a process; costs no round trip."""
+
+    log_ends: Callable[[], CacheStats]
+    """Returns how often this process knew the end of a log that it appends to. No round trip."""
 
     catalog: Catalog
     """What this database knows of versions. Usable while the store is open."""

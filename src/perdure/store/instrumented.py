@@ -14,6 +14,7 @@ from perdure.store.catalog.instrumented import InstrumentedCatalog
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from perdure.model.cache import CacheStats
     from perdure.model.claim import ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
@@ -39,6 +40,7 @@ class Instrumented:
         self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
+        self.log_ends: Callable[[], CacheStats] = inner.log_ends
         self.catalog: Catalog = InstrumentedCatalog(inner.catalog, self._call)
         self._translate = translate
         self._counts: dict[str, list[float]] = {}

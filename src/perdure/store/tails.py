@@ -6,7 +6,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from perdure.model.filter import Fact
+from perdure.model.cache import CacheStats
 
 if TYPE_CHECKING:
     from perdure.model.event import Event
@@ -75,8 +75,6 @@ class Tails(dict[str, int]):
         if len(self) > MOST_TAILS:
             self.clear()
 
-    def fact(self) -> Fact:
-        """Return how often it helped, for people."""
-        asked = self.hits + self.misses
-        share = f"{self.hits / asked:.1%} of {asked:,} appends" if asked else "not asked yet"
-        return Fact("log ends known", share)
+    def stats(self) -> CacheStats:
+        """Return how often it helped."""
+        return CacheStats(hits=self.hits, misses=self.misses, entries=len(self), most=MOST_TAILS)

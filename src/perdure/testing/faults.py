@@ -22,6 +22,7 @@ from perdure.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from perdure.model.cache import CacheStats
     from perdure.model.claim import ClaimRequest, Claims
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
@@ -89,6 +90,7 @@ class FaultyStore:
         self.catalog: Catalog = inner.catalog
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
+        self.log_ends: Callable[[], CacheStats] = inner.log_ends
         self.at = at
         self.fault = fault
         self.repeat = repeat

@@ -20,6 +20,7 @@ from perdure.store.base import backend_of
 
 if TYPE_CHECKING:
     from perdure.cli.serving import Stop
+    from perdure.model.cache import CacheStats
 
 logger: logging.Logger = logging.getLogger("perdure.cli")
 YOUNG, OLD = 100_000, 50
@@ -125,7 +126,15 @@ async def _execute(engine: Engine, queues: tuple[str, ...], names: list[str], st
     if promote:
         await _promote(engine, names)
     await _tell_other_runs(engine)
-    await until_stopped(asyncio.Event().wait(), engine, stop)
+    try:
+        await until_stopped(asyncio.Event().wait(), engine, stop)
+    finally:
+        stats = engine.stats()
+        logger.debug("known here: ends of logs %s; definitions %s", _known(stats.log_ends), _known(stats.definitions))
+
+
+def _known(cache: CacheStats) -> str:
+    return "never wanted" if cache.rate is None else f"{cache.rate:.1%} of {cache.hits + cache.misses:,}"
 
 
 async def _promote(engine: Engine, names: list[str]) -> None:

@@ -77,8 +77,8 @@ class Hosting(Service):
         spawn = self._environments or self._warm
         self._supervisor = Supervisor(spawn, self._job, self._told, max_hosts=max(plan.max_hosts, 1))
         self._sharing = Sharing()
-        self._definitions: dict[int, StoredDefinition] = {}
-        self._releases: dict[int, HostedRelease] = {}
+        self._given: dict[str, HostedRelease] = {}
+        """What hosts were started with, by name."""
         self._apart_s = random.random() * _APART_S
         self._hints = host.store.capabilities.hints
         self._seen = -1
@@ -172,21 +172,19 @@ class Hosting(Service):
         return self._sharing.host_of(version_id, hosted, ready)
 
     async def _definition(self, version_id: int) -> StoredDefinition | None:
-        found = self._definitions.get(version_id)
+        host, asked = self._host, ("version", version_id)
+        found: StoredDefinition | None = host.definitions.find(asked)
         if found is None:
-            host = self._host
             found = await host.reader.call(host.loop, host.store.catalog.definition, version_id)
-            if found is not None:
-                self._definitions[version_id] = found
+            host.definitions.learn(asked, found)
         return found
 
     async def _hosted(self, release_id: int, *, anew: bool = False) -> HostedRelease | None:
-        found = self._releases.get(release_id)
-        if found is None or anew:
-            host = self._host
+        host, asked = self._host, ("release", release_id)
+        found: HostedRelease | None = None if anew else host.definitions.find(asked)
+        if found is None:
             found = await host.reader.call(host.loop, host.store.catalog.hosted, release_id)
-            if found is not None:
-                self._releases[release_id] = found
+            host.definitions.learn(asked, found)
         return found
 
     async def _job(self, name: str) -> Job:
@@ -194,13 +192,15 @@ class Hosting(Service):
         if hosted is None or not hosted.definitions:
             message = f"release {name} is not stored any more"
             raise VersionLoadFailed(message)
+        alive = {host.release for host in self._supervisor.hosts}
+        self._given = {host: held for host, held in self._given.items() if host in alive} | {name: hosted}
         return self._plan.job(hosted, name, self._sharing.members(name, hosted), self._worker_id())
 
     # -- what became of hosts ------------------------------------------------------------------------------------
 
     def _told(self, change: HostChange) -> None:
         if change.kind == "ready":
-            hosted = self._releases.get(release_id(change.release))
+            hosted = self._given.get(change.release)
             if hosted is not None:
                 self._sharing.left_behind(change.release, hosted, frozenset(change.versions))
             self._do(self._unpark(change.versions))

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from perdure.errors import StoreError, UsageError
+from perdure.model.cache import CacheStats
 from perdure.model.claim import TAIL_EVENTS, Claims
 from perdure.model.event import broken_link, tail_of
 from perdure.model.filter import Fact, StoreStats
@@ -76,6 +77,8 @@ class MemoryStore:
         self.capabilities: Capabilities = _CAPABILITIES
         self.quiet_until: Callable[[], int] = int
         """Nothing is known: a look is cheap."""
+        self.log_ends: Callable[[], CacheStats] = CacheStats
+        """Nothing is remembered: it is all here."""
         self.now: Callable[[], int] = clock or system_clock()
         self._lock = threading.RLock()
         self._is_open = False

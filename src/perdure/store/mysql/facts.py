@@ -8,13 +8,16 @@ from pymysql.err import Error  # not by way of the package: Django puts copies t
 
 from perdure.model.filter import Fact
 from perdure.store.migrate import migrations
+from perdure.store.mysql.rights import rights
 from perdure.store.mysql.schema import TABLES, given, problems, server_of
 
 if TYPE_CHECKING:
     from perdure.store.mysql.link import MysqlLink
 
 _OLD_S = 600
-_LONG_HISTORY = 1_000_000
+LONG_HISTORY = 1_000_000
+"""So many transactions whose old versions of rows are kept. The purge follows within thousands, so at a million it is
+held up or too slow, and whoever comes across these versions steps over each."""
 _LITTLE_PACKET = 4 << 20
 
 
@@ -35,7 +38,7 @@ def facts(link: MysqlLink, durability: str) -> tuple[Fact, ...]:
             "" if packet >= _LITTLE_PACKET else "values of steps beyond it are refused",
         ),
         _connections(link, found),
-        _rights(link),
+        rights(link, writable=found["read_only"] == "OFF"),
         *_sizes(link),
         *_age(link),
     )
@@ -45,12 +48,6 @@ def _connections(link: MysqlLink, found: dict[str, str]) -> Fact:
     rows: Any = link.execute("status_of_server", ("Threads_connected",)).rows
     used, most = int(rows[0][1]), int(found["max_connections"])
     return Fact("connections", f"{used} of {most}", "nearly all are in use" if used > most * 0.9 else "")
-
-
-def _rights(link: MysqlLink) -> Fact:
-    rows: Any = link.execute("rights").rows
-    everywhere = [text for (text,) in rows if " ON *.* " in text and not text.startswith("GRANT USAGE")]
-    return Fact("rights", "on this database" if not everywhere else "on all databases of the server")
 
 
 def _sizes(link: MysqlLink) -> tuple[Fact, ...]:
@@ -78,5 +75,5 @@ def _age(link: MysqlLink) -> tuple[Fact, ...]:
             if oldest > _OLD_S
             else "",
         ),
-        Fact("undo history", f"{history:,}", "the server's purge cannot keep up" if history > _LONG_HISTORY else ""),
+        Fact("undo history", f"{history:,}", "the server's purge cannot keep up" if history > LONG_HISTORY else ""),
     )

@@ -18,7 +18,9 @@ _LOST = frozenset(
     {0, 1053, 1077, 1080, 1152, 1153, 1158, 1159, 1160, 1161, 1184, 1927, 2006, 2013, 2014, 2055, 3169, 4031}
 )
 """The connection is gone, or about to go: it is not used again."""
-_RIGHTS = frozenset({1044, 1045, 1095, 1141, 1142, 1143, 1147, 1227, 1370, 1410, 1419, 1698})
+LACKING = frozenset({1044, 1142, 1143})
+"""The user may not do this to a database, a table or a column."""
+_RIGHTS = LACKING | {1045, 1095, 1141, 1147, 1227, 1370, 1410, 1419, 1698}
 _MISSING = frozenset({1046, 1049, 1051, 1054, 1072, 1091, 1146, 1305, 1360})
 READ_ONLY = frozenset({1290, 1792, 1836, 3100})
 """Another server takes writes now: the connection is made anew, to find it."""

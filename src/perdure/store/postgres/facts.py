@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from perdure.store.postgres.schema import Given
 
 _OLD_S = 600
-_MUCH_DEAD = 20_000
+MUCH_DEAD = 20_000
+"""So many dead rows in a table that has fewer live ones. Autovacuum comes at 20 % of the live ones at the latest: with
+more than all of them it is held up, and whoever comes across dead rows steps over each. Few are no matter."""
 _OLD_XIDS = 1_000_000_000
 _FEW_CONNECTIONS = 5
 
@@ -60,7 +62,7 @@ def _lacks(missing: list[str]) -> str:
 
 def _size(rows: list[tuple[Any, ...]]) -> Fact:
     total = sum(size for _, size, _, _ in rows)
-    bloated = [name for name, _, live, dead in rows if dead > _MUCH_DEAD and dead > live]
+    bloated = [name for name, _, live, dead in rows if dead > MUCH_DEAD and dead > live]
     problem = f"more dead rows than live ones in {', '.join(bloated)}: is autovacuum held up?" if bloated else ""
     return Fact("size", f"{total:,} bytes", problem)
 

@@ -28,6 +28,7 @@ from perdure.store.tails import Tails
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from perdure.model.cache import CacheStats
     from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
@@ -63,6 +64,7 @@ class ServerStore(Generic[L]):
         """What is known of versions."""
         self._links: Links[L] | None = None
         self._tails: Tails = Tails()
+        self.log_ends: Callable[[], CacheStats] = self._tails.stats
         self._known = Known(self._tails)
         self._blocked: frozenset[str] = frozenset()
         """Runs that somebody else was in the way of when a write of theirs was tried last."""
@@ -343,8 +345,7 @@ class ServerStore(Generic[L]):
         """Count what there is, and say what this database really is."""
 
         def look(link: L) -> StoreStats:
-            facts = (*self._dialect.facts(link), self._tails.fact())
-            return listing.stats(link, facts, self._clock.now())
+            return listing.stats(link, self._dialect.facts(link), self._clock.now())
 
         return self._read(look)
 

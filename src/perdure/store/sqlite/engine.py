@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from perdure.model.cache import CacheStats
     from perdure.model.claim import ClaimRequest
     from perdure.model.event import Event
     from perdure.model.filter import RunFilter, StoreStats
@@ -103,6 +104,7 @@ class SqliteStore:
         self._identity: tuple[int, int] | None = None
         self._seen_version = 0
         self._tails: Tails = Tails()
+        self.log_ends: Callable[[], CacheStats] = self._tails.stats
         self._damaged: set[str] = set()
         """Due runs that cannot be claimed."""
         self._queues = UNREAD
@@ -384,7 +386,7 @@ class SqliteStore:
         """Count what there is, and say what this database really is."""
         with self._opened().reading() as connection, sound():
             found = facts(connection, self._path, fixed=self._options.trust_sqlite or build.is_fixed())
-            return listing.stats(connection, self._clock.now(), (*found, self._tails.fact()))
+            return listing.stats(connection, self._clock.now(), found)
 
     def change_count(self) -> int:
         """Return a number that changes when another process has written; late by a look while this one writes."""

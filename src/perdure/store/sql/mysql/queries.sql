@@ -527,8 +527,11 @@ show variables where variable_name in (?)
 -- status_of_server: counters of the server
 show status where variable_name in (?)
 
--- rights: what the user may do
+-- rights: what the user was given
 show grants
+
+-- database: the name of this database
+select database()
 
 -- oldest: since when the oldest transaction is open, and how much undo waits; needs the right PROCESS
 select
