@@ -19,6 +19,7 @@ import pymysql
 import pytest
 
 import perdure
+from perdure import Queue
 from perdure.model.claim import ClaimRequest
 from perdure.store.base import StoreOptions, open_store
 from perdure.store.mysql.link import MysqlLink
@@ -340,19 +341,21 @@ async def test_case_rec_01(own: Callable[..., World], kind: str) -> None:
 async def test_case_rec_22_with_the_server(own: Callable[..., World], kind: str) -> None:
     """Worker and server are killed together, as by a power-cut; both are started again."""
     world = own()
-    async with world.client() as client:
-        await client.start(flows.long_async, 1.0, id="r1")
-    killed = world.worker("W1", concurrency=1)
+    async with world.client(queues=[Queue("one", concurrency=1)]) as client:
+        await client.start(flows.long_async, 1.0, id="r1", queue="one")
+    killed = world.worker("W1", queues=["one"])
     await world.ledger.until("wait_async")
     killed.destroy()
     await asyncio.to_thread(server_of(world).kill)
     await asyncio.to_thread(server_of(world).start)
-    world.worker("W1", concurrency=1)
+    world.worker("W1", queues=["one"])
     async with world.client() as client:
-        after = await client.start(flows.two_steps, id="r2")
+        after = await client.start(flows.two_steps, id="r2", queue="one")
         assert await client.get("r1").result(timeout=30) == "a"
         assert await after.result(timeout=30) == ["one", "two"]
+        assert (await client.queue("one").info()).slots == 0
     assert world.ledger.count("wait_async", "r1") == 2
+    assert world.ledger.entries("first", "r2")[0].at > world.ledger.entries("wait_async", "r1", "end")[-1].at
     assert world.rows("select count(*) from run where owner is not null") == [(0,)]
 
 
