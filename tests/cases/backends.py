@@ -12,3 +12,7 @@ NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("postgres"
 everywhere = pytest.mark.parametrize("world", ["sqlite", *NIGHTLY], indirect=True)
 on_servers = pytest.mark.parametrize("world", SERVERS, indirect=True)
 on_postgres = pytest.mark.parametrize("world", SERVERS[:1], indirect=True)
+KINDS = pytest.mark.parametrize("kind", SERVERS)
+ON_POSTGRES = pytest.mark.parametrize("kind", ["postgres", NIGHTLY[1]])
+ON_MARIADB = pytest.mark.parametrize("kind", [NIGHTLY[0], "mariadb"])
+"""Where a case on a server of its own belongs to the default suite; in the long campaigns it is played on both."""

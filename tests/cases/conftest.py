@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ import perdure
 from tests.cases import flows
 from tests.cases.ledger import PLACE, Ledger
 from tests.process import Child, Spawner
-from tests.servers.fixtures import Database
+from tests.servers.fixtures import Database, Servers
 
 ROOT = Path(__file__).parents[2]
 FLOWS = "tests.cases.flows"
@@ -100,6 +100,27 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, spawn: Spawner, monkey
     made = World(tmp_path, spawn, None if kind == "sqlite" else request.getfixturevalue("new_store")(kind))
     monkeypatch.setenv(PLACE, str(made.ledger.path))
     return made
+
+
+@pytest.fixture
+def own(
+    servers: Servers, kind: str, tmp_path: Path, spawn: Spawner, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., World]:
+    """Give a maker of a world on a server of the test's own, which may be killed."""
+
+    def make(**settings: str | int) -> World:
+        server = servers.start(kind, settings=settings)
+        world = World(tmp_path, spawn, Database(server, server.new_database()))
+        monkeypatch.setenv(PLACE, str(world.ledger.path))
+        return world
+
+    return make
+
+
+def server_of(world: World) -> Any:
+    """Give the server of a world that is on one."""
+    assert world.database is not None
+    return world.database.server
 
 
 @pytest.fixture(params=["mariadb", "memory", "postgres", "sqlite"])

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import RunCancelled, Status
+from perdure import Queue, RunCancelled, Status
 from tests.cases import flows
 from tests.cases.backends import everywhere
 from tests.cases.conftest import World
-from tests.cases.ledger import until
+from tests.cases.ledger import flag, note, until
 
 SCALES = pytest.mark.parametrize("runs", [16, pytest.param(200, marks=[pytest.mark.nightly])])
 
@@ -90,25 +90,65 @@ async def test_case_con_17(world: World) -> None:
         assert await run.result() == "rested"
 
 
+@perdure.step
+def held_thread() -> None:
+    note()
+    while not flag("go").exists():
+        time.sleep(0.01)
+    note(phase="end")
+
+
+@perdure.workflow
+async def holds_thread() -> None:
+    await held_thread.aio()
+
+
 @everywhere
 async def test_case_con_19(world: World) -> None:
     """A cancelled sync step keeps running in its thread while the status says it has stopped.
 
-    The run stays `running` until the thread has ended, and only then is cancelled; after a time-out the next attempt
-    does not begin before the thread of the first has ended. Source: tobymao/saq PR#194.
+    The run stays `running`, and keeps the only place of its key, until the thread has ended, also when its worker stops
+    meanwhile; only then is it cancelled, and the next run of the key begins, with a worker that was free all along.
+    After a time-out the next attempt does not begin before the thread of the first has ended, and no run of the key
+    runs beside it. Source: tobymao/saq PR#194.
     """
-    async with world.engine() as engine:
-        run = await engine.start(flows.long_sync, 0.8, id="r")
-        await world.ledger.until("wait_sync")
-        await run.cancel()
-        while world.ledger.count("wait_sync", phase="end") == 0:
-            assert await run.status() == Status.RUNNING
-            await asyncio.sleep(0.02)
+    code = [holds_thread, flows.times_out, flows.trivial]
+    place: dict[str, Any] = {"queue": "q", "partition_key": "k"}
+    one = world.engine(code, queues=[Queue("q", concurrency_per_key=1)], grace="60s")
+    await one.open()
+    await one.start(holds_thread, id="r", **place)
+    await world.ledger.until("held_thread")
+    async with world.engine(code, queues=["q"]) as other:
+        closing = asyncio.create_task(one.close())
+        try:
+            run = other.get("r")
+            assert await run.cancel()
+            after = await other.start(flows.trivial, 1, **place)
+            await until(lambda: "cancel_requested" in world.types("r"), what="its worker knows of it")
+            for _ in range(20):
+                await asyncio.sleep(0.02)
+                assert await run.status() == Status.RUNNING
+            assert await after.status() == Status.PENDING
+        finally:
+            flag("go").touch()
+            await closing
         with pytest.raises(RunCancelled):
-            await run.result(timeout=2)
-        assert await engine.run(flows.times_out, 1.0) == 2
-    ledger = world.ledger.entries("slow_thread", phase=None)
-    assert [(entry.phase, entry.attempt) for entry in ledger] == [("start", 1), ("end", 1), ("start", 2), ("end", 2)]
+            await run.result(timeout=30)
+        assert await after.result(timeout=30) == 1
+        slow = await other.start(flows.times_out, 1.0, **place)
+        await world.ledger.until("slow_thread")
+        follows = await other.start(flows.trivial, 2, **place)
+        assert await slow.result(timeout=30) == 2
+        assert await follows.result(timeout=30) == 2
+        assert (await other.queue("q").info()).slots == 0
+    entries = [entry for entry in world.ledger.entries(phase=None) if entry.step != "last"]
+    told = [(entry.step, entry.phase, entry.attempt) for entry in entries]
+    assert told[:2] == [("held_thread", "start", 1), ("held_thread", "end", 1)]
+    assert told[2:] == [("slow_thread", phase, attempt) for attempt in (1, 2) for phase in ("start", "end")]
+    others = [entry.at for entry in world.ledger.entries("last")]
+    assert len(others) == 2
+    spans = list(zip(entries[::2], entries[1::2], strict=True))
+    assert not [at for at in others for since, to in spans if since.at < at < to.at]
 
 
 @everywhere
@@ -116,29 +156,38 @@ async def test_case_con_19(world: World) -> None:
 async def test_case_con_20(world: World, times: int) -> None:
     """A run is cancelled before its first instruction, so that no handler writes its status.
 
-    Started and cancelled in consecutive statements; while queued, delayed, in a retry delay, and parked.
+    Started and cancelled in consecutive statements; while queued, delayed, in a retry delay, and parked. Each time its
+    deduplication key is free for the next one, and so is the only place of its queue.
     Source: paulomac1000/mikrus-mcp PR#25.
     """
-    async with world.client() as client:
+    queue = Queue("q", concurrency=1)
+
+    async def begin(engine: perdure.Engine, workflow: Any, *args: Any, **options: Any) -> perdure.Run[Any]:
+        run = await engine.start(workflow, *args, queue="q", deduplication_key=f"{workflow.name}{options}", **options)
+        assert run.is_new
+        return run
+
+    async with world.client(queues=[queue]) as client:
         for _ in range(times):
-            await cancelled(await client.start(flows.two_steps))
-            await cancelled(await client.start(flows.two_steps, delay="1h"))
+            await cancelled(await begin(client, flows.two_steps))
+            await cancelled(await begin(client, flows.two_steps, delay="1h"))
     assert world.ledger.count() == 0
-    async with world.engine(evict_after="100ms") as engine:
-        for _ in range(times):
-            run = await engine.start(flows.long_async, 30.0)
+    async with world.engine(queues=[queue], evict_after="100ms") as engine:
+        for n in range(times):
+            run = await begin(engine, flows.long_async, 30.0)
             await cancelled(run)
             after = world.ledger.count("wait_async", run.id)
-            late = await engine.start(flows.retries_late)
-            await world.ledger.until("fails_long", world.ledger.count("fails_long") or 1)
+            late = await begin(engine, flows.retries_late)
+            await world.ledger.until("fails_long", n + 1)
             await until(lambda late=late: "step_attempt_failed" in world.types(late.id))  # type: ignore[misc]
             await cancelled(late)
             assert world.ledger.count("wait_async", run.id) == after
             assert world.ledger.count("fails_long", late.id) == 1
-            parked = await engine.start(flows.stuck)
+            parked = await begin(engine, flows.stuck)
             with pytest.raises(perdure.RunParked):
                 await parked.result(timeout=30)
             await cancelled(parked)
+        assert (await engine.queue("q").info()).slots == 0
     assert world.rows("select count(*) from run where status <> 'cancelled' or owner is not null") == [(0,)]
 
 

@@ -1,11 +1,11 @@
-"""Real complaints about the database, as far as SQLite is concerned."""
+"""Real complaints about the database: SQLite's own, and those of all about the schema and keys."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,15 @@ import apsw
 import pytest
 
 import perdure
+from perdure.model.write import COMMITTED
 from perdure.store.base import StoreOptions, open_store
+from perdure.testing.author import Author
 from tests.cases import flows
 from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 from tests.cases.ledger import until
 from tests.process import Spawner
+from tests.servers.fixtures import Database
 from tests.servers.postgres import Postgres
 
 
@@ -96,7 +99,9 @@ KILLED_IN_MIGRATION = """
 import os, signal, sys
 import apsw
 from perdure.errors import PerdureError
+from perdure.model.write import COMMITTED
 from perdure.store.base import StoreOptions, open_store
+from perdure.testing.author import Author
 
 url, folder = sys.argv[1:]
 for n in range(1, 500):
@@ -125,23 +130,25 @@ for n in range(1, 500):
 
 
 @everywhere
-async def test_case_dbb_07(world: World) -> None:
+@pytest.mark.parametrize("processes", [8, pytest.param(10, marks=pytest.mark.nightly)])
+async def test_case_dbb_07(world: World, processes: int) -> None:
     """Everybody migrates at once: all but one crash on "already exists", or leave half a schema.
 
-    Eight processes at a barrier on a database that does not exist: all work.
+    Many processes at a barrier on a database that does not exist: all work.
     Source: langflow-ai/langflow PR#13204, PR#13393, lincolnloop/django-absurd#195, dbos-inc/dbos-transact-py PR#603.
     """
     if world.database is not None and isinstance(world.database.server, Postgres):
         world.database.execute("drop schema perdure cascade")  # where the tables of a test are there from the beginning
     go = world.folder / "flag-barrier"
     children = [
-        world.worker(f"W{n}", barrier=str(go), client=True, start=[[f"r{n}", "trivial", {"n": n}]]) for n in range(8)
+        world.worker(f"W{n}", barrier=str(go), client=True, start=[[f"r{n}", "trivial", {"n": n}]])
+        for n in range(processes)
     ]
     go.touch()
     ended = [child.finish() for child in children]
-    assert [each.code for each in ended] == [0] * 8, next(each.err for each in ended if each.code)
+    assert [each.code for each in ended] == [0] * processes, next(each.err for each in ended if each.code)
     async with world.engine() as engine:
-        assert [await engine.get(f"r{n}").result(timeout=30) for n in range(8)] == list(range(8))
+        assert [await engine.get(f"r{n}").result(timeout=30) for n in range(processes)] == list(range(processes))
     assert world.rows("select count(*) = max(number) from schema_migration") == [(1,)]
 
 
@@ -162,6 +169,78 @@ async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
         store.close()
         with closing(apsw.Connection(place)) as connection:
             assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
+
+
+KILLED_ON_A_SERVER = """
+import os, signal, sys
+from perdure.model.write import COMMITTED
+from perdure.store.base import StoreOptions, open_store
+from perdure.testing.author import Author
+from perdure.store.mysql.link import MysqlLink
+from perdure.store.postgres.link import PostgresLink
+
+left = 0
+
+def counted(real):
+    def call(*args, **options):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **options)
+    return call
+
+def one_by_one(link, sql):
+    for statement in sql.split(";\\n\\n"):
+        link.run([statement.encode().strip().rstrip(b";")], several=True)
+
+MysqlLink.run, MysqlLink.script = counted(MysqlLink.run), one_by_one
+PostgresLink.run, PostgresLink.script = counted(PostgresLink.run), counted(PostgresLink.script)
+for number, url in enumerate(sys.argv[1:], 1):
+    child = os.fork()
+    if child == 0:
+        left = number if len(sys.argv) > 2 else 0
+        open_store(url, StoreOptions()).open()
+        print("CALLS", -left, flush=True)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == (-signal.SIGKILL if len(sys.argv) > 2 else 0), (number, status)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+def test_case_dbb_07_killed_on_a_server(new_database: Callable[[str], Database], spawn: Spawner, kind: str) -> None:
+    """The same on a server: killed at each call, and on MariaDB, where each is a transaction, at each statement."""
+    source = {"PYTHONPATH": str(Path(perdure.__file__).parents[1])}
+    whole = new_database(kind)
+    counted = spawn.python(KILLED_ON_A_SERVER, whole.url, env=source)
+    calls = int(counted.expect("CALLS", 120).split()[1])
+    assert calls > 10
+    databases = [new_database(kind) for _ in range(calls)]
+    done = spawn.python(KILLED_ON_A_SERVER, *(one.url for one in databases), env=source).finish(900)
+    assert done.code == 0, done.err
+    written = [written_in(one) for one in databases]
+    assert 0 in written
+    for database in databases:
+        store = open_store(database.url, StoreOptions())
+        store.open()
+        assert store.commit([Author("run-1", store.now()).create()]) == [COMMITTED]
+        store.close()
+        assert database.rows(APPLIED) == whole.rows(APPLIED)
+        assert written_in(database) == written_in(whole)
+
+
+APPLIED = "select number, name, checksum from schema_migration order by number"
+
+
+def written_in(database: Database) -> int:
+    """Count the columns of all tables that are not the server's own."""
+    mine = "select count(*) from information_schema.columns where table_schema = "
+    if isinstance(database.server, Postgres):
+        return int(database.execute(f"{mine} 'perdure'")[0][0])
+    return int(database.execute(f"{mine} database()")[0][0])
 
 
 @everywhere

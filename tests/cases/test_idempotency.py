@@ -12,6 +12,7 @@ import pytest
 
 import perdure
 from perdure import IdConflict, StoreUnavailable
+from perdure.cli import main
 from perdure.store.instrumented import Instrumented
 from tests.cases import flows
 from tests.cases.backends import everywhere
@@ -111,20 +112,47 @@ def lose_replies(store: Any) -> None:
 async def test_case_ide_12(world: World) -> None:
     """A key is held for ever by a dead run: no new run with it is accepted.
 
-    (Unique keys come with queues; the key here is the run's id.) The worker of a run is killed; the same start
-    attaches, and the run is resumed; a purge sets nothing free by accident. Source: oban-bg/oban#424.
+    The worker of a run is killed; a start with its id attaches, and so does one with its deduplication key, and the run
+    is resumed. Then the key is free. The id is not, and no purge sets it free by accident. Source: oban-bg/oban#424.
     """
     async with world.client() as client:
-        await client.start(flows.named, id="k")
+        await client.start(flows.named, id="k", deduplication_key="k")
         dead = world.worker("W1")
         await world.ledger.until("who")
         dead.destroy()
         async with world.engine() as engine:
-            assert await (await client.start(flows.named, id="k")).result(timeout=30) == ["test", "done"]
+            assert (await client.start(flows.named, deduplication_key="k")).id == "k"
+            assert await (await client.start(flows.named, id="k", deduplication_key="k")).result(timeout=30) == [
+                "test",
+                "done",
+            ]
+            after = await client.start(flows.named, id="after", deduplication_key="k")
+            assert after.is_new
+            assert await after.result(timeout=30) == ["test", "done"]
             await engine.purge("k")
             with pytest.raises(perdure.RunNotFound):
                 await engine.run(flows.named, id="k")
-    assert world.ledger.count("second") == 1
+    assert world.ledger.counts("second") == {"k": 1, "after": 1}
+
+
+@everywhere
+async def test_case_ide_12_parked(world: World) -> None:
+    """A run that kills its workers is parked, and that is no end: it keeps its key until a person lets it go.
+
+    Whoever starts another meanwhile is given this run, and so can see what it waits for.
+    """
+    async with world.client() as client:
+        deadly = await client.start(flows.deadly, 99, deduplication_key="k")
+        assert world.worker("W1").finish().code == -9
+        async with world.engine(max_deaths=1):
+            with pytest.raises(perdure.RunParked, match="1 worker"):
+                await deadly.result(timeout=30)
+            again = await client.start(flows.trivial, 1, deduplication_key="k")
+            assert (again.id, await again.status()) == (deadly.id, perdure.Status.PARKED)
+            await deadly.cancel()
+            with pytest.raises(perdure.RunCancelled):
+                await deadly.result(timeout=30)
+            assert await (await client.start(flows.trivial, 1, deduplication_key="k")).result(timeout=30) == 1
 
 
 OPTIONS: dict[str, list[Any]] = {
@@ -133,8 +161,24 @@ OPTIONS: dict[str, list[Any]] = {
     "delay": [0.01, "10ms", -1, "soon"],
     "timeout": ["1h", 0, -5],
     "tags": [{"k": "v"}, {"": "v"}, {"k": 1}],
+    "partition_key": ["k", "", "k" * 201, 7],
+    "deduplication_key": ["given", "", "k" * 256, 7],
     "id": ["given", "", "a\x00b", 5],
 }
+
+
+PAIRS = [
+    {one: left, other: right}
+    for one, other in itertools.combinations(OPTIONS, 2)
+    for left in OPTIONS[one]
+    for right in OPTIONS[other]
+]
+
+
+def fresh(options: dict[str, Any], where: str) -> dict[str, Any]:
+    """Give options with an id and a key of their own in place of any that is given."""
+    new = f"{where}-{PAIRS.index(options)}"
+    return {name: new if value == "given" else value for name, value in options.items()}
 
 
 @everywhere
@@ -142,18 +186,9 @@ async def test_case_ide_14(world: World) -> None:
     """A combination of options is rejected by one entry point and silently accepted by another.
 
     Every pair of options, right and wrong, through the engine with a worker, a client, and the blocking engine: the
-    same acceptance or the same error. (The commands and HTTP use the same call.)
+    same acceptance or the same error. (HTTP, which will use the same call, comes later.)
     Source: dbos-inc/dbos-transact-ts#1350.
     """
-    pairs = [
-        {one: left, other: right}
-        for one, other in itertools.combinations(OPTIONS, 2)
-        for left in OPTIONS[one]
-        for right in OPTIONS[other]
-    ]
-
-    def fresh(options: dict[str, Any], where: str) -> dict[str, Any]:
-        return options | ({"id": f"{where}{id(options)}"} if options.get("id") == "given" else {})
 
     async def outcome(engine: perdure.Engine, options: dict[str, Any], where: str) -> str:
         try:
@@ -165,7 +200,7 @@ async def test_case_ide_14(world: World) -> None:
     def blocking() -> list[str]:
         found = []
         with perdure.SyncEngine(world.url, [flows], worker=False) as engine:
-            for options in pairs:
+            for options in PAIRS:
                 try:
                     engine.start(flows.trivial, 1, **fresh(options, "s"))
                     found.append("accepted")
@@ -174,8 +209,43 @@ async def test_case_ide_14(world: World) -> None:
         return found
 
     async with world.engine() as engine, world.client() as client:
-        through_worker = [await outcome(engine, options, "w") for options in pairs]
-        through_client = [await outcome(client, options, "c") for options in pairs]
+        through_worker = [await outcome(engine, options, "w") for options in PAIRS]
+        through_client = [await outcome(client, options, "c") for options in PAIRS]
         through_thread = await asyncio.to_thread(blocking)
     assert through_worker == through_client == through_thread
     assert set(through_worker) == {"accepted", "InvalidValue", "UsageError"}
+
+
+def words(options: dict[str, Any]) -> list[str]:
+    """Give the words of a command that mean options; the name of a tag as often as it has tags."""
+    found = []
+    for name, value in options.items():
+        option = {"tags": "tag"}.get(name, name).replace("_", "-")
+        given = [f"{key}={one}" for key, one in value.items()] if isinstance(value, dict) else [str(value)]
+        found += [f"--{option}={one}" for one in given]
+    return found
+
+
+def is_text(options: dict[str, Any]) -> bool:
+    """Whether a command can be given these: what is of a wrong type is a text there."""
+    kinds = {"priority": int, "delay": float | int | str, "timeout": int | str, "tags": dict}
+    right = all(type(value) is not bool and isinstance(value, kinds.get(name, str)) for name, value in options.items())
+    return right and "a\x00b" not in options.values() and {"k": 1} not in options.values()
+
+
+@everywhere
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.nightly)])
+def test_case_ide_14_commands(world: World, capsys: pytest.CaptureFixture[str], every: int) -> None:
+    """`perdure start` accepts and refuses the same pairs of options, as far as they can be typed, as `start` does."""
+    pairs = [options for options in PAIRS if is_text(options)][::every]
+    assert len(pairs) > 20
+    with perdure.SyncEngine(world.url, [flows], worker=False) as engine:
+        for options in pairs:
+            code = main.run(["start", "trivial", "--db", world.url, "--arg=n=1", *words(fresh(options, "cli"))])
+            told = capsys.readouterr()
+            try:
+                engine.start("trivial", n=1, **fresh(options, "lib"))
+            except perdure.UsageError:
+                assert (code, told.out) == (2, ""), options
+            else:
+                assert code == 0, (options, told.err)

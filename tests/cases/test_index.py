@@ -16,9 +16,8 @@ COUNT = 119
 ROW = re.compile(r"\| ([A-Z]+-\d+) \| (.+?) \| (.*?) \| (.*?) \|")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 WAITS_FOR = (
-    "part 2", "part 3", "signals", "children", "schedules", "queue limits and keys", "rate limits", "retention", "HTTP",
-    "health", "a second release", "metrics", "the limit is that of the worker", "acting on many at once",
-    "a command that starts several worker processes", "version binding",
+    "part 3", "signals", "children", "schedules", "retention", "HTTP", "health", "a second release", "metrics",
+    "acting on many at once", "a command that starts several worker processes", "version binding",
 )  # fmt: skip
 
 

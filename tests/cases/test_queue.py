@@ -11,9 +11,11 @@ import pytest
 import perdure
 from perdure import InvalidValue
 from tests.cases import flows
+from tests.cases.backends import everywhere
 from tests.cases.conftest import World
 
 
+@everywhere
 async def test_case_que_03(world: World) -> None:
     """Recovered high-priority work sinks behind fresh low-priority work.
 
@@ -34,6 +36,7 @@ async def test_case_que_03(world: World) -> None:
     assert len(between) < 60  # what fits into the rest of the lease, one after the other
 
 
+@everywhere
 async def test_case_que_06(world: World) -> None:
     """A per-worker limit acts as a global one.
 
@@ -50,6 +53,7 @@ async def test_case_que_06(world: World) -> None:
     assert {entry.worker for entry in world.ledger.entries("wait_async")} == {"A", "B"}
 
 
+@everywhere
 async def test_case_que_14(world: World) -> None:
     """A delay longer than the lease: far-future jobs are handed out once per lease, and run many times when due.
 
@@ -104,6 +108,7 @@ def test_case_que_15(world: World, which: str) -> None:
     assert not world.file.exists()
 
 
+@everywhere
 async def test_case_que_15_harmless(world: World) -> None:
     """A step's time limit above the lease is harmless, because the lease is renewed: the step runs once."""
     async with world.engine(lease="500ms", poll="100ms", evict_after="1ms") as engine:

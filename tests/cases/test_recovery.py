@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Run, RunParked, Status
+from perdure import Engine, Queue, Run, RunParked, Status
 from tests.cases import flows
 from tests.cases.backends import everywhere
 from tests.cases.conftest import World
@@ -18,6 +18,15 @@ from tests.cases.ledger import until
 from tests.process import Child
 
 LEASE = 1.0
+LIMITS = pytest.mark.parametrize("limit", ["queue", pytest.param("worker", marks=pytest.mark.nightly)])
+"""Whose limit of one run it is."""
+
+
+def one_slot(world: World, limit: str) -> tuple[Engine, dict[str, Any]]:
+    """Give a client, and the options of workers, of which one run at a time is executed: by all, or by each."""
+    if limit == "queue":
+        return world.client(queues=[Queue("one", concurrency=1)]), {"queues": ["one"]}
+    return world.client(queues=["one"]), {"queues": ["one"], "concurrency": 1}
 
 
 @everywhere
@@ -60,19 +69,23 @@ async def test_case_rec_04(world: World) -> None:
 
 
 @everywhere
-async def test_case_rec_05(world: World) -> None:
+@LIMITS
+async def test_case_rec_05(world: World, limit: str) -> None:
     """A recovered run halts between two steps, and what waits behind it stands still.
 
     Killed right after the second of three steps was recorded; five more runs wait for the one slot.
     Source: dbos-inc/dbos-transact-py#805.
     """
-    async with world.client() as client:
-        run = await client.start(flows.three_steps, id="r", priority=1)
-        others = [await client.start(flows.two_steps) for _ in range(5)]
-        world.worker("W1", fault="kill after step_completed second", concurrency=1).finish()
-        world.worker("W2", concurrency=1)
+    client, options = one_slot(world, limit)
+    async with client:
+        run = await client.start(flows.three_steps, id="r", queue="one", priority=1)
+        others = [await client.start(flows.two_steps, queue="one") for _ in range(5)]
+        world.worker("W1", fault="kill after step_completed second", **options).finish()
+        assert limit == "worker" or (await client.queue("one").info()).slots == 1
+        world.worker("W2", **options)
         assert await run.result(timeout=30) == ["one", "two", "three"]
         assert [await other.result(timeout=30) for other in others] == [["one", "two"]] * 5
+        assert (await client.queue("one").info()).slots == 0
     assert (
         world.ledger.count("first", "r") == world.ledger.count("second", "r") == world.ledger.count("third", "r") == 1
     )
@@ -209,22 +222,27 @@ async def until_gone(child: Child, or_else: Callable[[], bool]) -> None:
 
 
 @everywhere
-async def test_case_rec_22(world: World) -> None:
+@LIMITS
+async def test_case_rec_22(world: World, limit: str) -> None:
     """After a power-cut of the whole machine the run in flight stays running and holds the only slot.
 
     Every process is killed during a long step; all are started again; another run follows in the one slot.
     Source: PrefectHQ/prefect#16746, oqtopus-team/qdash#1351.
     """
-    killed = [world.worker(name, concurrency=1) for name in ("W1", "W2")]
-    async with world.client() as client:
-        run = await client.start(flows.long_async, 2.0, id="r1")
-    await world.ledger.until("wait_async")
+    client, options = one_slot(world, limit)
+    async with client:
+        killed = [world.worker(name, **options) for name in ("W1", "W2")]
+        run = await client.start(flows.long_async, 2.0, id="r1", queue="one")
+        await world.ledger.until("wait_async")
     for child in killed:
         child.destroy()
-    world.worker("W1", concurrency=1)
-    async with world.client() as client:
-        after = await client.start(flows.two_steps, id="r2")
+    world.worker("W1", **options)
+    async with one_slot(world, limit)[0] as client:
+        after = await client.start(flows.two_steps, id="r2", queue="one")
         assert await client.get("r1").result(timeout=30) == "a"
         assert await after.result(timeout=30) == ["one", "two"]
+        assert (await client.queue("one").info()).slots == 0
     assert world.ledger.count("wait_async", run.id) == 2
+    if limit == "queue":
+        assert world.ledger.entries("first", "r2")[0].at > world.ledger.entries("wait_async", "r1", "end")[-1].at
     assert world.rows("select count(*) from run where owner is not null") == [(0,)]

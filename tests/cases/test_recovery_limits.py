@@ -75,25 +75,28 @@ async def test_case_rec_15(world: World) -> None:
 
 KILLED_IN_SWEEP = """
 import os, signal
-from perdure.store.sqlite import engine, lease
-real = lease.sweep
+from perdure.store.server import engine as server
+from perdure.store.sqlite import engine as sqlite
 
-def sweep(connection, now):
-    dead = real(connection, now)
-    if dead:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return dead
+def deadly(real):
+    def sweep(connection, now):
+        dead = real(connection, now)
+        if dead:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return dead
+    return sweep
 
-engine.lease.sweep = sweep
+for engine in (server, sqlite):
+    engine.lease.sweep = deadly(engine.lease.sweep)
 from tests.cases.flows import named
 """
 
 
-@pytest.mark.sqlite_only
+@everywhere
 async def test_case_rec_17(world: World) -> None:
     """The rescuer itself is stuck: recovery is an ordinary locked job, and when it stalls everything stalls.
 
-    Killed inside the transaction of its maintenance pass; a new worker recovers the orphan all the same.
+    Killed in its maintenance pass (inside its transaction, where it is one); a new worker recovers the orphan.
     Source: procrastinate-org/procrastinate#1408.
     """
     (world.folder / "killed_in_sweep.py").write_text(KILLED_IN_SWEEP)

@@ -132,15 +132,15 @@ def _told(run_id: str, facts: dict[str, Any], events: list[Event]) -> str:
 
 
 async def purge(connection: Connection, run_id: str, *, actor: str | None, reason: str | None) -> None:
-    """Delete a finished run's history; its id stays taken.
+    """Delete a finished run's history, unless that is done already; its id stays taken.
 
     Raises:
-        RunNotFound: no such run, or purged before.
+        RunNotFound: no such run.
         UsageError: the run has not ended.
     """
     write = Purge(possible(run_id), connection.store.now(), actor or default_actor(), reason)
     outcome = await connection.write(write)
-    if isinstance(outcome, Missing):
+    if isinstance(outcome, Missing) and outcome.tombstone is None:
         raise RunNotFound(run_id)
     if isinstance(outcome, Closed):
         message = f"run {run_id!r} is {outcome.status}; only a finished run can be purged"

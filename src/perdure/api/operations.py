@@ -88,6 +88,8 @@ class Operations:
     async def purge(self, run_id: str, *, reason: str | None = None, actor: str | None = None) -> None:
         """Delete a finished run's history; its id stays taken.
 
+        Who purges what somebody else has purged meanwhile changes nothing: it stays recorded who was first.
+
         Raises:
             RunNotFound: there is no such run.
             UsageError: the run has not ended.

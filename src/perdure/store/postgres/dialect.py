@@ -94,7 +94,8 @@ class PostgresDialect:
             "idle_in_transaction_session_timeout": str(_IDLE_MS),
             "jit": "off",
         }
-        self._settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+        given = settings | {"idle_session_timeout": "0"}  # between transactions a connection may rest
+        self._settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in given.items())
         alone = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in list(settings.items())[1:])
         self.sql["set_alone"] = f"select {alone}"
         self._name = uuid4().hex
