@@ -33,7 +33,7 @@ KINDS = ["postgres", "mariadb"]
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
+def server(request: pytest.FixtureRequest) -> str:
     """Give each kind of server that has TLS here."""
     return str(request.param)
 
@@ -47,8 +47,8 @@ def encrypting(certificate: Certificate) -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture
-def database(encrypting: Callable[[str], Any], kind: str) -> Iterator[Database]:
-    database = Database(encrypting(kind), encrypting(kind).new_database())
+def database(encrypting: Callable[[str], Any], server: str) -> Iterator[Database]:
+    database = Database(encrypting(server), encrypting(server).new_database())
     yield database
     database.drop()
 
