@@ -278,3 +278,9 @@ def test_tls_is_passed_on_unseen(wire: type[PostgresWire | MysqlWire], ask: byte
     hidden = b"\x17\x03\x03 no message of the protocol"
     assert [part.data for part in one.from_client(hidden)] == [hidden]
     assert one.from_server(hidden)
+
+
+def test_a_client_that_begins_with_tls_at_once_is_passed_on_too() -> None:
+    hidden = b"\x16\x03\x01 no message of the protocol"
+    parts = MysqlWire().from_client(b"\x20\0\0\1" + b"\0" * 32 + hidden)
+    assert b"".join(part.data for part in parts) == b"\x20\0\0\1" + b"\0" * 32 + hidden

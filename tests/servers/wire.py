@@ -190,6 +190,9 @@ class MysqlWire:
                 break
             parts.append(self._read(self._rest[at : at + size]))
             at += size
+            if self._opaque and at < len(self._rest):  # the client does not wait for leave before it begins with TLS
+                parts.append(Part(self._rest[at:]))
+                at = len(self._rest)
         self._rest = self._rest[at:]
         return parts
 

@@ -9,9 +9,11 @@ import pytest
 
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.testing.author import Author
+from perdure.testing.conformance import StoreConformance
 from perdure.testing.conformance.claiming import ClaimingContract
 from perdure.testing.conformance.creating import CreatingContract
 from perdure.testing.conformance.leasing import LeasingContract
+from perdure.testing.conformance.purging import PurgingContract
 from perdure.testing.conformance.sharing import SharingContract
 from perdure.testing.conformance.writing import WritingContract
 from tests.servers.fixtures import Database, Servers
@@ -25,11 +27,22 @@ def pooler(shared_servers: Callable[[str], object]) -> Iterator[Pgbouncer]:
     servers.close()
 
 
-class TestThroughAPooler(WritingContract, CreatingContract, ClaimingContract, LeasingContract, SharingContract):
+class Pooled:
     @pytest.fixture
     def make(self, pooler: Pgbouncer, emptied: Callable[[str], Database]) -> Callable[[], Store]:
         url = pooler.url(emptied("postgres").name)
         return lambda: open_store(url, StoreOptions())
+
+
+class TestThroughAPooler(
+    Pooled, WritingContract, CreatingContract, ClaimingContract, LeasingContract, PurgingContract, SharingContract
+):
+    """What locks rows or tables, or asks for what the server sent by itself."""
+
+
+@pytest.mark.nightly
+class TestAllThroughAPooler(Pooled, StoreConformance):
+    """The whole contract."""
 
 
 def test_nothing_of_a_session_is_left_on_a_connection_of_the_pooler(pooler: Pgbouncer, postgres_db: Database) -> None:

@@ -38,6 +38,9 @@ _STALE = frozenset({"0A000", "25006", "26000", "42P05"})
 """What is prepared is not what it was: the schema has changed, another session is answering, or the server has become a
 standby, and another one takes writes now."""
 _BINARY = 1
+_LOOK_MS = 500
+"""So often an answer is looked for. libpq 15.18 and 17.5 may take in half of a record of TLS; the rest no socket shows
+(https://github.com/ged/ruby-pg/issues/588). 18.6 takes in all of it."""
 
 
 class Statement:
@@ -169,12 +172,11 @@ class PostgresLink:
 
     def script(self, sql: str) -> None:
         """Run several statements without values, inside the open transaction."""
-        pgconn = self._pgconn
-        pgconn.exit_pipeline_mode()
+        self._pgconn.exit_pipeline_mode()
         try:
-            result = pgconn.exec_(sql.encode())
+            result = self._pgconn.exec_(sql.encode())
         finally:
-            pgconn.enter_pipeline_mode()
+            self._pgconn.enter_pipeline_mode()
         if result.status not in (_OK, _ROWS):
             raise error_from_result(result)
 
@@ -317,9 +319,18 @@ class PostgresLink:
         sent.expected = place
         sent.unsent = bool(pgconn.flush())
 
+    def _take_in(self) -> None:
+        """Take in all that has come. What an older libpq leaves of a record is there for its next call."""
+        more = self._pgconn.ssl_in_use
+        self._pgconn.consume_input()
+        self._poll.modify(self.socket, select.POLLIN)
+        while more:
+            more = bool(self._poll.poll(0))
+            self._pgconn.consume_input()
+
     def _advance(self, sent: Sent) -> bool:
         pgconn = self._pgconn
-        pgconn.consume_input()
+        self._take_in()
         if sent.unsent:
             sent.unsent = bool(pgconn.flush())
         while not pgconn.is_busy():
@@ -342,13 +353,14 @@ class PostgresLink:
         A COMMIT is never cancelled: the server would stop waiting for the standby and show everybody what may still be
         lost with it. With an older libpq nothing is cancelled: asking for it would have no deadline.
         """
-        left = sent.deadline - monotonic()
-        self._poll.modify(self.socket, select.POLLIN | select.POLLOUT if sent.unsent else select.POLLIN)
-        if left <= 0 or not self._poll.poll(left * 1000 + 1):
-            if not sent.committing and capabilities.has_cancel_safe():
-                with suppress(Exception):
-                    self._connection.cancel_safe(timeout=1.0)
-            self.expire(sent)
+        if (left := sent.deadline - monotonic()) > 0:
+            self._poll.modify(self.socket, select.POLLIN | select.POLLOUT if sent.unsent else select.POLLIN)
+            self._poll.poll(min(left * 1000 + 1, _LOOK_MS))
+            return
+        if not sent.committing and capabilities.has_cancel_safe():
+            with suppress(Exception):
+                self._connection.cancel_safe(timeout=1.0)
+        self.expire(sent)
 
     def expire(self, sent: Sent) -> None:
         """Give up what has not been answered in time. Raises `LinkLost`."""
