@@ -1,75 +1,46 @@
-"""Transactional steps under kill -9, most of them between the application's commit and the engine's record."""
+"""Transactional steps under kill -9, most of them just before and just after a commit."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import signal
-import sys
-from pathlib import Path
-from random import Random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import perdure
+from perdure.verify.database import verify
+from tests.guard.clients import Place
 from tests.guard.conftest import NewPlace
-from tests.guard.storm.shop import TABLES, Shop
+from tests.guard.storm.fleet import Fleet, check_books, open_shop
 from tests.guard.storm.test_storm import DIALECTS
-from tests.guard.storm.worker import fulfil
-from tests.process import Child, Spawner
+from tests.guard.storm.worker import PARTS
+from tests.process import Spawner
+from tests.servers.fixtures import Database
+from tests.servers.postgres import USER
 
-PROGRAM = Path(__file__).with_name("worker.py")
-
-
-async def storm(
-    spawn: Spawner, url: str, place: dict[str, Any], runs: int, dies: float
-) -> tuple[int, dict[int, list[int]]]:
-    """Have the runs executed by workers that die. Give how often one did, and what the runs returned."""
-    random, kills = Random(1), 0
-
-    def start() -> Child:
-        return spawn(sys.executable, PROGRAM, url, json.dumps(place), str(dies))
-
-    async with perdure.Engine(url, [fulfil], worker=False) as engine:
-        waiting = {order: asyncio.create_task(engine.run(fulfil, order, id=f"order-{order}")) for order in range(runs)}
-        workers = [start(), start()]
-        while not all(task.done() for task in waiting.values()):
-            await asyncio.sleep(0.05)
-            if random.random() < 0.02:
-                random.choice(workers).send(signal.SIGKILL)
-            for number, worker in enumerate(workers):
-                if worker.process.poll() is not None:
-                    assert worker.process.returncode == -signal.SIGKILL, worker.err
-                    kills += 1
-                    workers[number] = start()
-        return kills, {order: task.result() for order, task in waiting.items()}
+OWN = {"postgres": "postgresql", "mariadb": "mysql"}
+RECORDED = "select run_id, count(*) from event where type = 'step_completed' group by 1"
+GUARDS = (
+    "select count(*) from information_schema.tables "
+    "where table_name = 'perdure_guard' and table_schema in (?, 'public', 'perdure')"
+)
+MUCH: dict[str, Any] = {"kills": 30, "dies": 0.03, "freezes": 10, "freezing": 0.01, "longest_s": 8.0}
 
 
-async def check(spawn: Spawner, url: str, place: dict[str, Any], runs: int, dies: float) -> int:
-    shop = Shop(place)
-    for text in TABLES:
-        shop.execute(text)
-    shop.raw.commit()
-    kills, results = await storm(spawn, url, place, runs, dies)
-    print(f"{place['dialect']}: {3 * runs} transactional steps, {kills} kills")
-    sold = shop.execute("select order_id, step, units from taken")
-    expected = {
-        (order, f"part-{part}", number) for order, numbers in results.items() for part, number in enumerate(numbers)
-    }
-    assert set(sold) == expected
-    assert len(sold) == 3 * runs
-    assert sorted(number for _, _, number in sold) == list(range(1, 3 * runs + 1))
-    assert shop.execute("select units from stock") == [(1_000_000 - 3 * runs,)]
-    shop.raw.close()
-    return kills
+async def apart(spawn: Spawner, url: str, place: Place, runs: int, kills: int, dies: float) -> int:
+    """Sell from a database that is not the engine's; give how many workers died."""
+    open_shop(place._asdict())
+    fleet = Fleet(spawn, url, place._asdict(), kills=kills, dies=dies)
+    results = await fleet.sell(runs)
+    print(f"{place.dialect}: {PARTS * runs} transactional steps, {fleet.kills} kills")
+    check_books(place._asdict(), results)
+    return fleet.kills
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_what_was_sold_is_what_is_recorded(
     spawn: Spawner, new_place: NewPlace, tmp_db: str, dialect: str
 ) -> None:
-    assert await check(spawn, tmp_db, new_place(dialect)._asdict(), runs=10, dies=0.1) >= 2
+    assert await apart(spawn, tmp_db, new_place(dialect), runs=10, kills=1, dies=0.05) >= 2
 
 
 @pytest.mark.nightly
@@ -77,4 +48,44 @@ async def test_what_was_sold_is_what_is_recorded(
 async def test_what_was_sold_is_what_is_recorded_after_many_kills(
     spawn: Spawner, new_place: NewPlace, tmp_db: str, dialect: str
 ) -> None:
-    assert await check(spawn, tmp_db, new_place(dialect)._asdict(), runs=400, dies=0.05) >= 50
+    assert await apart(spawn, tmp_db, new_place(dialect), runs=400, kills=30, dies=0.03) >= 50
+
+
+async def inside(spawn: Spawner, database: Database, kind: str, runs: int, **harm: Any) -> Fleet:
+    """Sell from the engine's own database, where a sale and its record are one transaction."""
+    place = Place(OWN[kind], port=database.server.port, user=USER, database=database.name)._asdict()
+    open_shop(place)
+    fleet = Fleet(spawn, database.url, place, **harm)
+    results = await fleet.sell(runs)
+    print(
+        f"{kind}: {PARTS * runs} steps in the engine's own database, {fleet.kills} kills, "
+        f"{fleet.freezes} freezes past the lease, {fleet.aimed} of them at a commit"
+    )
+    check_books(place, results)
+    assert database.rows(RECORDED + " having count(*) <> ?", PARTS) == []
+    assert len(database.rows(RECORDED)) == runs
+    assert database.rows(GUARDS, database.name) == [(0,)]
+    assert [str(finding) for finding in verify(database.url).findings] == []
+    return fleet
+
+
+@pytest.mark.parametrize("kind", OWN)
+async def test_what_was_sold_is_what_is_recorded_in_the_engines_own_database(
+    spawn: Spawner, new_database: Callable[[str], Database], kind: str
+) -> None:
+    fleet = await inside(spawn, new_database(kind), kind, 8, kills=1, dies=0.03, freezes=1)
+    assert fleet.kills >= 1
+    assert fleet.freezes >= 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", OWN)
+async def test_what_was_sold_is_what_is_recorded_in_the_engines_own_database_after_many_kills(
+    spawn: Spawner, new_database: Callable[[str], Database], kind: str
+) -> None:
+    """Some are frozen for so long that the server puts them out, others wake while their transaction is still open."""
+    fleet = await inside(spawn, new_database(kind), kind, 400, **MUCH)
+    assert fleet.kills >= 50
+    assert fleet.freezes >= 10
+    assert fleet.aimed >= 5

@@ -1,7 +1,8 @@
-"""A worker whose steps are transactions in the application's database.
+"""A worker whose steps are transactions in the application's database, which may be the engine's own.
 
-It dies between their commit and the engine's record. Arguments: the engine's URL, the place of the application's
-database, and how often it dies.
+It dies or freezes when they are about to commit, and when they have. Arguments: the engine's URL, the place of the
+application's database, how often it dies, and how often it freezes. It says "frozen" before that, and "sold" after
+each commit.
 """
 
 from __future__ import annotations
@@ -21,30 +22,41 @@ import pymysql
 import perdure
 
 PLACE: dict[str, Any] = {}
-DIES = [0.0]
+PARTS, LEASE_S = 3, 1.0
+DIES, FREEZES = [0.0], [0.0]
 
 
-def perhaps_die() -> None:
-    if random.random() < DIES[0]:  # closed after the commit, and before the result is recorded
+def perhaps_stop() -> None:
+    if random.random() < DIES[0]:
         os.kill(os.getpid(), signal.SIGKILL)
+    if random.random() < FREEZES[0]:
+        os.write(1, b"frozen\n")
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
-class Sqlite(sqlite3.Connection):
+class Mortal:
+    """Closed after the commit; where the engine's database is another one, that is before the result is recorded."""
+
+    def commit(self) -> None:
+        perhaps_stop()
+        super().commit()  # type: ignore[misc]
+        os.write(1, b"sold\n")
+
     def close(self) -> None:
-        perhaps_die()
-        super().close()
+        perhaps_stop()
+        super().close()  # type: ignore[misc]
 
 
-class Postgres(psycopg.Connection[Any]):
-    def close(self) -> None:
-        perhaps_die()
-        super().close()
+class Sqlite(Mortal, sqlite3.Connection):
+    pass
 
 
-class Mysql(pymysql.connections.Connection):
-    def close(self) -> None:
-        perhaps_die()
-        super().close()
+class Postgres(Mortal, psycopg.Connection[Any]):
+    pass
+
+
+class Mysql(Mortal, pymysql.connections.Connection):
+    pass
 
 
 def connect() -> Any:
@@ -75,15 +87,18 @@ def sell(order: int, part: int) -> int:
 
 @perdure.workflow
 async def fulfil(order: int) -> list[int]:
-    return [await sell.aio(order, part) for part in range(3)]
+    return [await sell.aio(order, part) for part in range(PARTS)]
 
 
 async def main() -> None:
-    async with perdure.Engine(sys.argv[1], [fulfil], lease="1s", concurrency=4, max_deaths=1000):
-        await asyncio.Event().wait()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with perdure.Engine(sys.argv[1], [fulfil], lease=LEASE_S, concurrency=4, max_deaths=1000):
+        os.write(1, b"ready\n")
+        await stop.wait()
 
 
 if __name__ == "__main__":
     PLACE |= json.loads(sys.argv[2])
-    DIES[0] = float(sys.argv[3])
+    DIES[0], FREEZES[0] = map(float, sys.argv[3:5])
     asyncio.run(main())
