@@ -71,7 +71,7 @@ async def test_case_dbb_04(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     """A deadlock is an everyday event, and kills the scheduler or fails the job.
 
     Deadlocks, lock timeouts and serialization failures at every so many statements of the engine, wherever that is,
-    while 50 runs go on; the gap between them changes, so that each statement is hit. (Real ones: below, and of 8 claimers
+    while 50 runs go on; the gap between them changes, so that each statement is hit. (Real ones: below; of 8 claimers
     and 8 starters in the hazards of MySQL.) Source: rails/solid_queue#162, rails/solid_queue#609, apache/airflow#13668,
     Netflix/conductor#576.
     """
