@@ -15,7 +15,9 @@ import pytest
 import perdure
 from perdure import Retry, Run, RunFailed, Status
 from perdure.verify.database import verify
+from tests.cases.backends import NIGHTLY
 
+EVERYWHERE = pytest.mark.parametrize("kind", ["sqlite", *NIGHTLY])
 failing: dict[str, type[Exception]] = {}
 """What the attempt of a name raises."""
 spans: list[tuple[float, float]] = []
@@ -68,6 +70,7 @@ async def in_its_delay(run: Run[Any]) -> None:
             await asyncio.sleep(0.02)
 
 
+@EVERYWHERE
 async def test_case_ide_09(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Two runs of one key that wait for a retry wedge what looks for due runs, for all others too.
 
@@ -102,6 +105,7 @@ async def test_case_ide_09(url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert verify(url).findings == []
 
 
+@EVERYWHERE
 async def test_case_ide_11(url: str) -> None:
     """A key guards only what has not begun, so that two copies run side by side.
 

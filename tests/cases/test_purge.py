@@ -66,7 +66,7 @@ async def every_kind(client: perdure.Engine, times: int) -> None:
 
 
 @everywhere
-@pytest.mark.parametrize("times", [3, pytest.param(90, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("times", [1, pytest.param(90, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])])
 async def test_case_ops_01(world: World, times: int) -> None:
     """What is removed leaves something behind, so that one table grows without end.
 
@@ -103,7 +103,7 @@ async def test_case_ops_01(world: World, times: int) -> None:
 
 
 @everywhere
-@pytest.mark.parametrize("runs", [40, pytest.param(5000, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("runs", [20, pytest.param(5000, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])])
 async def test_case_ops_05(world: World, spawn: Spawner, runs: int) -> None:
     """Two that clean up collide: the slower one fails on what is gone, and stops.
 
