@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, Run, Status
+from perdure import Engine, Run, RunFailed, Status
 from tests.deploys.place import Place, end, until, until_recorded
 from tests.process import Child, Spawner
 
@@ -224,6 +224,47 @@ async def test_case_ver_04_bound(site: Site) -> None:
     assert await site.engine.run("flow", id="new") == "P(x=1, y=2)"
     assert await run.result(timeout="20s") == "P(x=1)"
     assert site.steps("r") == ["make", "tell"]
+    await asyncio.to_thread(end, new)
+
+
+STUCK = """
+@perdure.step
+async def go(n: int) -> int:
+    note("go", n)
+    if n == 3 and not {mended}:
+        raise ValueError("a bug")
+    return n
+
+@perdure.workflow(version="{label}")
+async def flow() -> list[int]:
+    return [await go(n) for n in (1, 2, 3)]
+"""
+
+
+async def test_case_ver_10_bound(site: Site) -> None:
+    """A stuck run cannot be moved to fixed code without repeating what succeeded.
+
+    The third step fails for good; the run is upgraded to a version in which it does not, by name and with a reason: it
+    goes on there, repeats nothing, and says so in its history. A retry alone fails again: it keeps its own code.
+    Source: restatedev/restate#3817, restatedev/restate#3144.
+    """
+    old = await site.deploy("old", code(STUCK.format(mended=False, label="1.0.0")))
+    run = await site.engine.start("flow", id="r")
+    await until_recorded(run, "run_failed")
+    new = await site.deploy("new", code(STUCK.format(mended=True, label="1.1.0")), ("old", old))
+    await site.engine.retry("r")
+    with pytest.raises(RunFailed, match="a bug"):
+        await run.result(timeout="20s")
+    plan = await site.engine.upgrades.plan(ids=["r"], to="1.1.0")
+    (applied,) = await site.engine.upgrades.apply(plan, reason="fixed in 1.1", actor="ann")
+    assert str(applied) == "r: applied: 1.0.0 → 1.1.0: SAFE"
+    assert await run.result(timeout="20s") == [1, 2, 3]
+    assert site.steps("r") == ["go"] * 5
+    assert {pid for _, pid, _ in site.effects("r")[-1:]} == {new.pid}
+    (upgraded,) = [event.detail for event in await run.history() if event.type == "run_upgraded"]
+    assert (upgraded["from"], upgraded["to"], upgraded["actor"], upgraded["reason"]) == (
+        "1.0.0", "1.1.0", "ann", "fixed in 1.1"
+    )  # fmt: skip
     await asyncio.to_thread(end, new)
 
 

@@ -17,7 +17,7 @@ ROW = re.compile(r"\| ([A-Z]+-\d+) \| (.+?) \| (.*?) \| (.*?) \|")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 WAITS_FOR = (
     "part 3", "signals", "children", "schedules", "retention", "HTTP", "health", "a second release", "metrics",
-    "acting on many at once", "a command that starts several worker processes", "version binding",
+    "acting on many at once", "a command that starts several worker processes",
 )  # fmt: skip
 
 

@@ -183,7 +183,7 @@ async def test_case_ver_10(world: World) -> None:
     """A stuck run cannot be moved to fixed code without repeating what succeeded.
 
     The third step fails for good; with fixed code, `retry` ends the run without repeating steps 1 and 2; the command is
-    in the history. (The change of version comes with version binding.) Source: restatedev/restate#3817, #3144.
+    in the history. Source: restatedev/restate#3817, #3144.
     """
     async with world.engine([named(bad_third)]) as engine:
         run: perdure.Run[Any] = await engine.start("flow", id="r")
