@@ -64,16 +64,21 @@ def test_many_may_open_a_new_database_at_once(open_more: Callable[[], Store], ma
     assert applied(mariadb_db) == ALL
 
 
-SHAPE = [
-    "\n    select table_name, ordinal_position, column_name, column_type, is_nullable, column_default, extra, collation_name,\n    generation_expression from information_schema.columns where table_schema = database()",
-    "\n    select table_name, index_name, seq_in_index, column_name, non_unique from information_schema.statistics\n    where table_schema = database()",
-    "\n    select trigger_name, event_object_table, event_manipulation, action_timing, action_statement\n    from information_schema.triggers where trigger_schema = database()",
-    "\n    select table_name, constraint_name, constraint_type from information_schema.table_constraints\n    where table_schema = database()",
-    "\n    select constraint_name, check_clause from information_schema.check_constraints\n    where constraint_schema = database()",
-    "\n    select * from refusal",
-    "\n    select * from meta",
-    "\n    select number, name, checksum from schema_migration\n",
-]
+SHAPE = """
+    select table_name, ordinal_position, column_name, column_type, is_nullable, column_default, extra, collation_name,
+    generation_expression from information_schema.columns where table_schema = database();
+    select table_name, index_name, seq_in_index, column_name, non_unique from information_schema.statistics
+    where table_schema = database();
+    select trigger_name, event_object_table, event_manipulation, action_timing, action_statement
+    from information_schema.triggers where trigger_schema = database();
+    select table_name, constraint_name, constraint_type from information_schema.table_constraints
+    where table_schema = database();
+    select constraint_name, check_clause from information_schema.check_constraints
+    where constraint_schema = database();
+    select * from refusal;
+    select * from meta;
+    select number, name, checksum from schema_migration
+"""
 STATEMENTS = script("mysql").replace("begin;", "").split(";\n\n")[:-1]
 RECORDS = [place for place, one in enumerate(STATEMENTS) if "insert into schema_migration " in one]
 SAMPLE = sorted({(first + last) // 2 for first, last in pairwise([0, *RECORDS])} | set(RECORDS))
@@ -81,7 +86,7 @@ SAMPLE = sorted({(first + last) // 2 for first, last in pairwise([0, *RECORDS])}
 
 
 def shape(database: Database) -> list[list[Any]]:
-    return [sorted(database.execute(query), key=repr) for query in SHAPE]
+    return [sorted(database.execute(query), key=repr) for query in SHAPE.split(";")]
 
 
 @pytest.fixture(scope="module")
