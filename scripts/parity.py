@@ -52,7 +52,7 @@ def split(sqlite: str, server: str, prefix: Names = "test_") -> Cells:
 FEATURES: dict[str, Cells] = {
     "Durability `host`: what was acknowledged outlives the power supply": {
         "sqlite": ("tests/faults/test_sqlite_power.py", "test_a_power_cut"),
-        "postgres": ("tests/store/postgres/test_roles.py", "test_a_server_that_does_not_give"),
+        "postgres": ("tests/store/postgres/test_durability.py", "test_"),
         "mysql": ("tests/store/mysql/test_schema.py", "test_no_durability_is_promised"),
     },
     "Durability `quorum`: it outlives the server's machine": {

@@ -93,11 +93,12 @@ def test_the_loser_of_a_deadlock_does_all_of_it_again(store: Store, mariadb_db: 
         assert [event.type for event in store.load(run_id)][2:] == ["step_completed", "run_completed"]
 
 
+@pytest.mark.parametrize("size", [8, pytest.param(16, marks=pytest.mark.nightly)])
 def test_claimers_and_starters_do_not_stand_in_each_others_way(
-    store: Store, open_more: Callable[[], Store], mariadb_db: Database, capsys: pytest.CaptureFixture[str]
+    store: Store, open_more: Callable[[], Store], mariadb_db: Database, capsys: pytest.CaptureFixture[str], size: int
 ) -> None:
     """Gap locks would: so there are none. Every run is claimed once."""
-    size, each = 8, 40
+    each = 40
     deadlocks = "show global status like 'Innodb_deadlocks'"
     before = int(mariadb_db.execute(deadlocks)[0][1])
     taken: list[str] = []

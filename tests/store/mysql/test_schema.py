@@ -6,6 +6,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,68 @@ def test_many_may_open_a_new_database_at_once(open_more: Callable[[], Store], ma
     assert applied(mariadb_db) == ALL
 
 
-@pytest.mark.parametrize("done", [1, 4, 9, 12, 14, 15, 18, 22, 28])
-def test_a_migration_that_broke_off_is_taken_up_again(mariadb_db: Database, done: int) -> None:
+SHAPE = """
+    select table_name, ordinal_position, column_name, column_type, is_nullable, column_default, extra, collation_name,
+    generation_expression from information_schema.columns where table_schema = database();
+    select table_name, index_name, seq_in_index, column_name, non_unique from information_schema.statistics
+    where table_schema = database();
+    select trigger_name, event_object_table, event_manipulation, action_timing, action_statement
+    from information_schema.triggers where trigger_schema = database();
+    select table_name, constraint_name, constraint_type from information_schema.table_constraints
+    where table_schema = database();
+    select constraint_name, check_clause from information_schema.check_constraints
+    where constraint_schema = database();
+    select * from refusal;
+    select * from meta;
+    select number, name, checksum from schema_migration
+"""
+STATEMENTS = script("mysql").replace("begin;", "").split(";\n\n")[:-1]
+RECORDS = [place for place, one in enumerate(STATEMENTS) if "insert into schema_migration " in one]
+SAMPLE = sorted({(first + last) // 2 for first, last in pairwise([0, *RECORDS])} | set(RECORDS))
+"""So many statements are there: up to the middle of each migration, and all of it but that it is recorded."""
+
+
+def shape(database: Database) -> list[list[Any]]:
+    return [sorted(database.execute(query), key=repr) for query in SHAPE.split(";")]
+
+
+@pytest.fixture(scope="module")
+def sound(shared_servers: Callable[[str], Any]) -> list[list[Any]]:
+    """Give what a schema is made of whose migrations have not broken off."""
+    database = Database(shared_servers("mariadb"), shared_servers("mariadb").new_database())
+    try_open(database.url)
+    found = shape(database)
+    database.drop()
+    return found
+
+
+def break_off(database: Database, done: int, sound: list[list[Any]]) -> None:
+    """Have so many statements there, and all the others by opening a store."""
+    with database.server.connect(database.name) as connection, connection.cursor() as cursor:
+        for statement in STATEMENTS[:done]:
+            cursor.execute(statement.strip())
+    try_open(database.url)
+    for found, expected in zip(shape(database), sound, strict=True):
+        assert found == expected, f"after {done} statements"
+
+
+def test_the_sample_has_every_migration() -> None:
+    assert len(RECORDS) == len(ALL)
+    assert len(SAMPLE) == 2 * len(ALL)
+
+
+@pytest.mark.parametrize("done", SAMPLE)
+def test_a_migration_that_broke_off_is_taken_up_again(mariadb_db: Database, sound: list[list[Any]], done: int) -> None:
     """Every statement that changes a schema is a transaction by itself: half of them may be there."""
-    statements = script("mysql").replace("begin;", "").split(";\n\n")
-    assert len(statements) > 28
-    with mariadb_db.server.connect(mariadb_db.name) as connection, connection.cursor() as cursor:
-        for statement in statements[:done]:
-            cursor.execute(statement.strip().rstrip(";"))
-    try_open(mariadb_db.url)
-    assert applied(mariadb_db) == ALL
+    break_off(mariadb_db, done, sound)
+
+
+@pytest.mark.nightly
+def test_a_migration_that_broke_off_anywhere_is_taken_up_again(
+    new_database: Callable[[str], Database], sound: list[list[Any]]
+) -> None:
+    for done in range(len(STATEMENTS) + 1):
+        break_off(new_database("mariadb"), done, sound)
 
 
 def test_the_printed_script_is_what_the_client_program_takes(mariadb_db: Database, server: Mariadb) -> None:

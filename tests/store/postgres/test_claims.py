@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import psycopg
 import pytest
 
+from perdure.errors import StoreUnavailable
+from perdure.model.claim import ClaimRequest
 from perdure.store.base import Store
-from perdure.testing.author import Author
+from perdure.testing.author import Author, claims_for
 from perdure.testing.conformance.contract import accept, claim, enlist
 from tests.servers.fixtures import Database
 
@@ -54,3 +58,30 @@ def test_a_run_with_a_key_that_is_claimed_as_another_claim_looks_is_left_alone(
             assert [one.row.id for one in claiming.result(30)] == ["run-1", "run-2"]
     assert not caplog.records
     assert looking.owned("w1").keys() == {"run-1", "run-2"}
+
+
+def test_a_claimer_that_falls_silent_is_put_out_after_two_seconds(
+    database: Database, open_more: Callable[[], Store]
+) -> None:
+    """With its session end its locks. What it had begun to claim is another one's, and it has nothing of it."""
+    silent, other = open_more(), open_more()
+    enlist(silent, "w1")
+    enlist(other, "w2")
+    accept(other, *(Author(f"run-{n}", other.now()).create() for n in range(3)))
+    limits: list[object] = []
+
+    def fall_silent(*found: Any) -> Any:
+        link = silent.inner._links._links["work"]  # type: ignore[attr-defined]
+        limits.append(link.query("select current_setting('idle_in_transaction_session_timeout')", ()).rows[0][0])
+        assert claim(other, "w2") == [], "it steps past what is locked"
+        database.execute("select id from perdure.run for update")  # waits for the end of the locks
+        limits.append([one.row.id for one in claim(other, "w2")])
+        return claims_for("w1")(*found)
+
+    with suppress(StoreUnavailable):
+        claims = silent.claim(ClaimRequest("w1", ("default",), ("0 order",), 5), fall_silent)
+        assert claims is not None
+        assert not claims.taken
+    assert limits[:2] == ["2s", ["run-0", "run-1", "run-2"]]
+    assert silent.owned("w1") == {}
+    assert other.owned("w2").keys() == {"run-0", "run-1", "run-2"}

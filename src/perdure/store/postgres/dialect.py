@@ -172,9 +172,7 @@ class PostgresDialect:
 
     def prepare(self, link: PostgresLink, *, migrate: bool, create: bool, read_only: bool) -> None:
         """Check what the server gives, and bring the schema up to date."""
-        link.begin()
         found = schema.given(link)
-        link.rollback()
         schema.check(found, self._durability)
         schema.prepare(link, self._where.schema, migrate=migrate, create=create, read_only=read_only)
         self._prepared = not read_only

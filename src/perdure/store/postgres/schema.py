@@ -48,8 +48,10 @@ class Given(NamedTuple):
 
 
 def given(link: PostgresLink) -> Given:
-    """Ask the server."""
+    """Ask the server, in a transaction of its own: behind a pooler our settings are those of a transaction."""
+    link.begin()
     row: Any = link.execute("session").rows[0]
+    link.rollback()
     return Given._make(row)
 
 
