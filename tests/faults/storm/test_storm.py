@@ -19,13 +19,13 @@ import pytest
 from perdure.verify.database import verify
 from tests.faults.storm.plan import Plan, make
 from tests.process import Child, Spawner
-from tests.servers.fixtures import Database
+from tests.servers.fixtures import KINDS, Database
 
 FLOWS = "tests.faults.storm.flows"
 LEASE_S = 1.0
 CLAIMS = "select run_id, count(*) from event where type = 'run_claimed' group by 1"
 SEED = int(os.environ.get("STORM_SEED", "1"))
-SERVERS = ["mariadb", "postgres"]
+OTHERS = [kind for kind in KINDS if kind != "postgres"]
 ENDED = ("completed", "failed", "cancelled", "terminated", "parked")
 
 
@@ -170,13 +170,15 @@ class Storm:
             if plan.status == "completed":
                 assert json.loads(payloads[plan.run_id]) == plan.answer, plan.run_id
             extra += check_effects(plan, calls[plan.run_id], claims.get(plan.run_id, 1))
-        takeovers = len(self.rows("select run_id, seq from event where state = 'running>running'"))
         refused, declared = self.stale()
         return {
             **self.done, "runs": report.runs, "events": report.events, "acknowledged": len(self.acks),
-            "take-overs": takeovers, "extra attempts": extra, "stale writes refused": refused,
+            "take-overs": self.takeovers(), "extra attempts": extra, "stale writes refused": refused,
             "declared dead": declared,
         }  # fmt: skip
+
+    def takeovers(self) -> int:
+        return len(self.rows("select run_id, seq from event where state = 'running>running'"))
 
     def calls(self) -> defaultdict[str, defaultdict[int, list[tuple[str, int]]]]:
         """Return run to operation to (key, value) of every call that reached the outside."""
@@ -225,7 +227,7 @@ def test_a_storm_loses_nothing_and_doubles_nothing(
 
 @pytest.mark.serial
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", [pytest.param("mariadb", marks=pytest.mark.nightly), "postgres"])
+@pytest.mark.parametrize("kind", ["postgres", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in OTHERS)])
 def test_a_storm_on_a_server_loses_nothing_and_doubles_nothing(
     spawn: Spawner,
     tmp_path: Path,
@@ -245,7 +247,7 @@ def test_a_long_storm(spawn: Spawner, tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_a_long_storm_on_a_server(
     spawn: Spawner,
@@ -265,10 +267,11 @@ def campaign(
     storm = Storm(spawn, tmp_path, seed, runs, database)
     storm.blow(seconds, kills, freezes)
     for _ in range(6):
-        if storm.stale()[0] >= stale:
+        idle = storm.takeovers() < kills // 3  # on a slow machine many are killed before they own anything
+        if not idle and storm.stale()[0] >= stale:
             break
         storm.more(60)  # whether a thawed worker writes before it learns that it is dead is chance: give it more
-        storm.blow(6, 0, 8)
+        storm.blow(6, kills // 3 if idle else 0, 8)
     storm.settle(60)
     counts = storm.check()
     with capsys.disabled():

@@ -8,9 +8,10 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import perdure
 from tests.guard.storm import worker
@@ -21,6 +22,8 @@ from tests.process import Child, Spawner
 PROGRAM = Path(worker.__file__)
 STOCK = 1_000_000
 LOOK_S = 0.02
+Fate = Mapping[int, Literal["dies", "freezes"]]
+"""Number of a commit or close to what a worker does there."""
 
 
 class Fleet:
@@ -35,8 +38,8 @@ class Fleet:
     """
 
     def __init__(
-        self, spawn: Spawner, url: str, place: dict[str, Any], *, kills: int, dies: float, freezes: int = 0,
-        freezing: float = 0.0, longest_s: float = 2.0,
+        self, spawn: Spawner, url: str, place: dict[str, Any], *, kills: int = 0, dies: float = 0.0, freezes: int = 0,
+        freezing: float = 0.0, longest_s: float = 2.0, fates: Sequence[Fate] = (),
     ) -> None:  # fmt: skip
         """Set up, not yet started.
 
@@ -49,9 +52,11 @@ class Fleet:
             freezes: how many are frozen wherever they are.
             freezing: how probable it is that one freezes at a commit, and at a close.
             longest_s: how long one is frozen at most; at least one and a half leases.
+            fates: of the first workers, what certainly happens to them.
         """
         self._spawn, self._url = spawn, url
         self._argv = (sys.executable, PROGRAM, url, json.dumps(place), str(dies), str(freezing))
+        self._fates = iter(fates)
         self._luck, self._longest_s = Random(1), longest_s
         self._blows = [self._freeze] * freezes + [self._kill] * kills
         self._luck.shuffle(self._blows)
@@ -77,7 +82,7 @@ class Fleet:
         return {order: task.result() for order, task in tasks.items()}
 
     def _start(self) -> Child:
-        return self._spawn(*self._argv)
+        return self._spawn(*self._argv, json.dumps(next(self._fates, {})))
 
     def _sold(self) -> int:
         """Give how many transactions were committed, as far as their workers lived to say so."""

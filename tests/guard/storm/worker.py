@@ -1,8 +1,8 @@
 """A worker whose steps are transactions in the application's database, which may be the engine's own.
 
 It dies or freezes when they are about to commit, and when they have. Arguments: the engine's URL, the place of the
-application's database, how often it dies, and how often it freezes. It says "frozen" before that, and "sold" after
-each commit.
+application's database, how often it dies, how often it freezes, and at the how manieth of these places it certainly
+does so. It says "frozen" before that, and "sold" after each commit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import signal
 import sqlite3
 import sys
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -24,12 +25,16 @@ import perdure
 PLACE: dict[str, Any] = {}
 PARTS, LEASE_S = 3, 1.0
 DIES, FREEZES = [0.0], [0.0]
+FATES: dict[int, str] = {}
+NUMBERS = count(1)
+"""Of the commits and closes, in their order."""
 
 
 def perhaps_stop() -> None:
-    if random.random() < DIES[0]:
+    fate = FATES.get(next(NUMBERS))
+    if fate == "dies" or random.random() < DIES[0]:
         os.kill(os.getpid(), signal.SIGKILL)
-    if random.random() < FREEZES[0]:
+    if fate == "freezes" or random.random() < FREEZES[0]:
         os.write(1, b"frozen\n")
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -101,4 +106,5 @@ async def main() -> None:
 if __name__ == "__main__":
     PLACE |= json.loads(sys.argv[2])
     DIES[0], FREEZES[0] = map(float, sys.argv[3:5])
+    FATES |= {int(number): fate for number, fate in json.loads(sys.argv[5]).items()}
     asyncio.run(main())

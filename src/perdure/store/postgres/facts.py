@@ -74,10 +74,10 @@ def _horizon(rows: list[tuple[Any, ...]]) -> Fact:
 
 
 def _age(rows: list[tuple[Any, ...]]) -> Fact:
-    ((xids, mxids),) = rows
-    worst = max(xids, mxids)
-    problem = "at 2,000,000,000 the server stops: find out why vacuum does not freeze" if worst > _OLD_XIDS else ""
-    return Fact("transaction ids", f"age {xids:,}, of multixacts {mxids:,}", problem)
+    ((xids, mxids, database),) = rows
+    stops = f"above 2,100,000,000 the server takes no writes: find out why vacuum does not freeze database {database!r}"
+    problem = stops if max(xids, mxids) > _OLD_XIDS else ""
+    return Fact("transaction ids", f"age {xids:,}, of multixacts {mxids:,}, in {database}", problem)
 
 
 def _room(rows: list[tuple[Any, ...]]) -> Fact:

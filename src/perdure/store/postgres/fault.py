@@ -1,4 +1,7 @@
-"""What an error of PostgreSQL or its driver means: the one table of this backend. By SQLSTATE, never by message."""
+"""What an error of PostgreSQL or its driver means: the one table of this backend. By SQLSTATE, never by message.
+
+One state stands for what is wrong with a write and for what is wrong with the server: there, who says so tells.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ _ENVIRONMENT_CLASSES = frozenset(
     {"08", "0A", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58", "F0", "XX"}
 )
 """Connection, session, rights, missing objects, resources, the operator, the system."""
+_EXCEEDED = "54000"
+_WITHOUT_IDS = frozenset({"GetNewTransactionId", "GetNewMultiXactId"})
+"""The server's functions that exceed a limit of its own. All others with that state mean a value that is too large."""
 _NO_RIGHTS = "42501"
 _CORRUPT = frozenset({"XX001", "XX002"})
 _MISSING = frozenset({"42P01", "3F000", "42883", "42703"})
@@ -36,9 +42,18 @@ def fault(error: Exception) -> Fault:
         return Fault.BLOCKED
     if state in _AGAIN:
         return Fault.AGAIN
-    if state[:2] in _ENVIRONMENT_CLASSES or (not state and isinstance(error, psycopg.OperationalError)):
+    if (
+        state[:2] in _ENVIRONMENT_CLASSES
+        or is_without_ids(error)
+        or (not state and isinstance(error, psycopg.OperationalError))
+    ):
         return Fault.ENVIRONMENT
     return Fault.WRITE
+
+
+def is_without_ids(error: psycopg.Error) -> bool:
+    """Whether the server has no ids left for transactions, and refuses every write until old ones are frozen."""
+    return state_of(error) == _EXCEEDED and error.diag.source_function in _WITHOUT_IDS
 
 
 def translate(error: Exception) -> PerdureError | None:
@@ -58,6 +73,11 @@ def translate(error: Exception) -> PerdureError | None:
     if state == "25006":
         return StoreUnavailable(
             f"the server takes no writes: {text}", hint="connect to the primary: target_session_attrs=read-write"
+        )
+    if is_without_ids(error):
+        return StoreUnavailable(
+            f"the server takes no writes: {text}",
+            hint="have that database vacuumed; `perdure doctor` says which one is the oldest",
         )
     if fault(error) is not Fault.WRITE:
         return StoreUnavailable(f"PostgreSQL cannot do it now: {text}")

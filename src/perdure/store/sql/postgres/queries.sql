@@ -652,9 +652,14 @@ from (
     select now() - x.prepared, 'prepared transaction ' || x.gid from pg_catalog.pg_prepared_xacts as x
 ) as h
 
--- ages: how far the ids of transactions have come since they were last frozen
-select age(datfrozenxid)::bigint, mxid_age(datminmxid)::bigint from pg_catalog.pg_database
-where datname = current_database()
+-- ages: how far the ids of transactions have come since they were last frozen, and where: all databases share them
+select a.ids, a.mxids, a.datname
+from (
+    select datname, age(datfrozenxid)::bigint as ids, mxid_age(datminmxid)::bigint as mxids
+    from pg_catalog.pg_database
+) as a
+order by greatest(a.ids, a.mxids) desc, a.datname
+limit 1
 
 -- room: connections in use, and how many there can be
 select
