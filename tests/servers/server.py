@@ -195,6 +195,21 @@ class Server(ABC):
         """Let a frozen server go on."""
         self._signal(signal.SIGCONT)
 
+    def await_end(self) -> None:
+        """Wait until every process of the server has ended: one that was told to, or that cannot go on."""
+        if not self._ended_within(PATIENCE_S):
+            message = f"the server did not end\n{self.log[-4000:]}"
+            raise ServerError(message)
+
+    def limit_files(self, size: int | None) -> None:
+        """Set how many bytes a file of the server may have: to the server, a disk without room. None is no limit.
+
+        Asked by its own user, who may.
+        """
+        for pid in tree(self.pid):
+            with suppress(ServerError):  # it has ended
+                run_lowered("prlimit", f"--pid={pid}", f"--fsize={size or 'unlimited'}:unlimited")
+
     def close(self) -> None:
         """Kill the server and delete its folder. May be called twice."""
         if self.is_running:
@@ -208,9 +223,7 @@ class Server(ABC):
 
     def _end(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
-        if not self._ended_within(PATIENCE_S):
-            message = f"the server did not end\n{self.log[-4000:]}"
-            raise ServerError(message)
+        self.await_end()
 
     def _ended_within(self, seconds: float) -> bool:
         """Wait for the guard, which ends when every process of the server has."""

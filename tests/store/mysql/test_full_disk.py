@@ -9,15 +9,9 @@ from perdure.model.write import COMMITTED, Write
 from perdure.store.base import StoreOptions, open_store
 from perdure.testing.author import Author
 from tests.servers.fixtures import Servers
-from tests.servers.server import Server, run_lowered
 
 PAYLOAD = b"x" * 2000  # small enough to stand in its row
 STEPS = 200
-
-
-def limit(server: Server, size: str) -> None:
-    """Set how large a file of the server may become. Asked by its own user, who may."""
-    run_lowered("prlimit", f"--pid={server.pid}", f"--fsize={size}:unlimited")
 
 
 def test_a_full_disk_costs_time_and_nothing_else(servers: Servers) -> None:
@@ -27,7 +21,7 @@ def test_a_full_disk_costs_time_and_nothing_else(servers: Servers) -> None:
     author, other = Author("run-1", store.now()), Author("run-2", store.now())
     assert store.commit([author.create(), author.claimed("w")]) == [COMMITTED] * 2
     # No file may grow beyond this, and only that of the log does: to the server that is a disk without room.
-    limit(server, str(24 << 20))
+    server.limit_files(24 << 20)
     acknowledged, refused = 2, None
     batch: list[Write] = []
     while refused is None:
@@ -44,7 +38,7 @@ def test_a_full_disk_costs_time_and_nothing_else(servers: Servers) -> None:
         store.commit([other.stale().create(), *batch])
     assert store.get("run-2") is None
     assert len(store.load("run-1")) == acknowledged
-    limit(server, "unlimited")
+    server.limit_files(None)
     assert store.commit([other.create(), *batch]) == [COMMITTED] * (1 + STEPS)
     assert len(store.load("run-1")) == acknowledged + STEPS
     store.close()

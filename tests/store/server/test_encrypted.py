@@ -83,11 +83,11 @@ def test_what_is_larger_than_a_record_arrives_both_ways(store: Any, proxy: Proxy
     proxy.thaw()
     arrive(flight)
     assert flight.error is None
-    messages: list[Write] = [author.send() for author in authors for _ in range(100)]
+    messages: list[Write] = [author.send() for author in authors for _ in range(60)]
     assert set(store.commit(messages)) == {COMMITTED}
     for author in authors:
         assert digest(store.load(author.run_id)[1].payload) == digest(LARGE)
-        assert len(store.inbox(author.run_id)) == 100
+        assert len(store.inbox(author.run_id)) == 60
     assert store.failed == 0
 
 
@@ -178,14 +178,14 @@ async def test_an_engine_works(database: Database, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ServerFlight, "_end", ended)
     async with perdure.Engine(database.url, [grow, orchard], worker=False) as client:
-        runs = [await client.start(grow, 5, id=f"run-{n}") for n in range(20)]
+        runs = [await client.start(grow, 5, id=f"run-{n}") for n in range(8)]
         wide = await client.start(orchard, 10, id="wide")
         async with perdure.Engine(database.url, [grow, orchard]):
-            assert [await run.result(timeout=60) for run in runs] == [5 * RECORD] * 20
+            assert [await run.result(timeout=60) for run in runs] == [5 * RECORD] * 8
             assert await wide.result(timeout=60) == 10 * RECORD + 45
             for run in runs[:3]:
                 assert [event.type for event in await run.history()].count("step_completed") == 5
-    assert len(errors) > 20
+    assert len(errors) > 8
     assert not any(errors)
 
 
