@@ -14,7 +14,6 @@ import perdure
 from perdure import Queue
 from tests.cases.backends import everywhere
 from tests.cases.conftest import World
-from tests.servers.postgres import Postgres
 
 number = count()
 
@@ -40,9 +39,7 @@ class History:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.kind = "sqlite"
-        if world.database is not None:
-            self.kind = "postgres" if isinstance(world.database.server, Postgres) else "mariadb"
+        self.kind = "sqlite" if world.database is None else world.database.kind
 
     def columns(self, table: str, *without: str) -> list[str]:
         """Give the columns of a table as they are written in a statement."""

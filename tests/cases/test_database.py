@@ -99,9 +99,7 @@ KILLED_IN_MIGRATION = """
 import os, signal, sys
 import apsw
 from perdure.errors import PerdureError
-from perdure.model.write import COMMITTED
 from perdure.store.base import StoreOptions, open_store
-from perdure.testing.author import Author
 
 url, folder = sys.argv[1:]
 for n in range(1, 500):
@@ -173,9 +171,7 @@ async def test_case_dbb_07_killed(world: World, spawn: Spawner) -> None:
 
 KILLED_ON_A_SERVER = """
 import os, signal, sys
-from perdure.model.write import COMMITTED
 from perdure.store.base import StoreOptions, open_store
-from perdure.testing.author import Author
 from perdure.store.mysql.link import MysqlLink
 from perdure.store.postgres.link import PostgresLink
 

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -26,7 +26,6 @@ from tests.cases import flows
 from tests.cases.backends import KINDS, ON_MARIADB, on_servers
 from tests.cases.conftest import World, server_of
 from tests.servers.fixtures import Database, Servers
-from tests.servers.postgres import Postgres
 
 DEADLOCKS: list[type[Exception] | tuple[int, str]] = [
     psycopg.errors.DeadlockDetected,
@@ -248,19 +247,8 @@ def test_case_dbb_14(
     Source: NikolayS/PgQue PR#80, riverqueue/river#59, que-rb/que#297.
     """
     assert world.database is not None
-    on_postgres = isinstance(world.database.server, Postgres)
-    with ExitStack() as stack:
-        old = stack.enter_context(server_of(world).connect(world.database.name)).cursor()
-        passages = [Passage(url) for url in (world.url, new_store("postgres" if on_postgres else "mariadb").url)]
-        for passage in passages:
-            stack.callback(passage.store.close)
-        used, new = passages
-        if on_postgres:
-            old.execute("begin isolation level repeatable read")
-            old.execute("select count(*) from perdure.run")
-        else:
-            old.execute("start transaction with consistent snapshot")
-            old.execute("select count(*) from run")
+    used, new = (Passage(url) for url in (world.url, new_store(world.database.kind).url))
+    with world.database.old_snapshot(), closing(used.store), closing(new.store):
         for first in range(0, runs, 100):
             used.hundred(first)
             if first >= runs - 500:

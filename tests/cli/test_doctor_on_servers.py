@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,10 +33,6 @@ def database(request: pytest.FixtureRequest, new_database: Callable[[str], Datab
     return found
 
 
-def kind_of(database: Database) -> str:
-    return "postgres" if database.url.startswith("postgres") else "mariadb"
-
-
 def doctor(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], list[str]]:
     code = cli.run(["doctor", "--db", url, "--json"])
     found = json.loads(capsys.readouterr().out)
@@ -46,24 +41,8 @@ def doctor(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str,
 
 def test_doctor_shows_what_the_server_really_is(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
     _, facts, _ = doctor(database.url, capsys)
-    assert set(facts) >= SHOWN[kind_of(database)]
+    assert set(facts) >= SHOWN[database.kind]
     assert not [fact for fact in facts.values() if fact["problem"]]
-
-
-@contextmanager
-def old_snapshot(database: Database) -> Iterator[None]:
-    """Hold a snapshot, as a transaction does that somebody has left open."""
-    connection: Any = database.server.connect(database.name)
-    with connection:
-        cursor = connection.cursor()
-        if kind_of(database) == "postgres":
-            cursor.execute("begin isolation level repeatable read")
-            cursor.execute("select count(*) from perdure.run")
-        else:
-            cursor.execute("start transaction with consistent snapshot")
-            cursor.execute("select count(*) from run")
-        yield
-        connection.rollback()
 
 
 def leave_behind(database: Database, rows: int) -> None:
@@ -71,7 +50,7 @@ def leave_behind(database: Database, rows: int) -> None:
     connection: Any = database.server.connect(database.name)
     with connection:
         cursor = connection.cursor()
-        if kind_of(database) == "postgres":
+        if database.kind == "postgres":
             cursor.execute(
                 "insert into perdure.tag (key, value, run_id) select 'a', n::text, 'one' from generate_series(1, %s) n",
                 (rows,),
@@ -90,9 +69,9 @@ def test_doctor_names_old_versions_of_rows_that_pile_up(
 ) -> None:
     """What nobody can remove any more, because somebody holds an old snapshot, is made here in earnest."""
     name, enough = "size", postgres.MUCH_DEAD
-    with old_snapshot(database):
+    with database.old_snapshot():
         _, facts, _ = doctor(database.url, capsys)
-        if kind_of(database) == "mariadb":
+        if database.kind == "mariadb":
             name, enough = "undo history", 300
             there = int(facts[name]["value"].replace(",", ""))
             monkeypatch.setattr(mysql, "LONG_HISTORY", there + enough)  # the real one takes minutes
@@ -103,7 +82,7 @@ def test_doctor_names_old_versions_of_rows_that_pile_up(
         code, facts, problems = doctor(database.url, capsys)
     assert code == 1
     assert facts[name]["problem"]
-    assert ("in tag:" in facts[name]["problem"]) == (kind_of(database) == "postgres")
+    assert ("in tag:" in facts[name]["problem"]) == (database.kind == "postgres")
     assert any(problem.startswith(name) for problem in problems)
 
 
@@ -112,10 +91,10 @@ def test_doctor_names_a_transaction_that_was_left_open(
 ) -> None:
     monkeypatch.setattr(postgres, "_OLD_S", -1)
     monkeypatch.setattr(mysql, "_OLD_S", -1)
-    with old_snapshot(database):
+    with database.old_snapshot():
         code, facts, problems = doctor(database.url, capsys)
     assert code == 1
-    name = "oldest snapshot" if kind_of(database) == "postgres" else "oldest transaction"
+    name = "oldest snapshot" if database.kind == "postgres" else "oldest transaction"
     assert facts[name]["problem"]
     assert any(name in problem for problem in problems)
 
@@ -127,4 +106,4 @@ def test_doctor_names_what_bounds_the_size_of_values_and_what_is_old(
     monkeypatch.setattr(mysql, "_LITTLE_PACKET", 1 << 40)
     code, facts, _ = doctor(database.url, capsys)
     assert code == 1
-    assert facts["transaction ids" if kind_of(database) == "postgres" else "largest value"]["problem"]
+    assert facts["transaction ids" if database.kind == "postgres" else "largest value"]["problem"]

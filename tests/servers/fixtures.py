@@ -8,6 +8,7 @@ own with `servers`. A server that is not installed fails the test, and the one l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,25 @@ class Database:
         if isinstance(self.server, Postgres):
             return self.server.execute(statement, values or None, database=self.name, schema="perdure")
         return self.server.execute(statement, values or None, database=self.name)
+
+    @property
+    def kind(self) -> str:
+        return "postgres" if isinstance(self.server, Postgres) else "mariadb"
+
+    @contextmanager
+    def old_snapshot(self) -> Iterator[None]:
+        """Hold a snapshot of the store, as a transaction does that somebody has left open."""
+        connection: Any = self.server.connect(self.name)
+        with connection:
+            cursor = connection.cursor()
+            if self.kind == "postgres":
+                cursor.execute("begin isolation level repeatable read")
+                cursor.execute("select count(*) from perdure.run")
+            else:
+                cursor.execute("start transaction with consistent snapshot")
+                cursor.execute("select count(*) from run")
+            yield
+            connection.rollback()
 
     def drop(self) -> None:
         self.server.drop_database(self.name)

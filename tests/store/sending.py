@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, cast
 
 from perdure.model.write import Outcome, Write
-from perdure.store.base import Flight, Sender, Store
+from perdure.store.base import Flight, Sender, Store, StoreOptions, open_store
 
 
 class Sending:
@@ -38,6 +39,15 @@ class Sending:
             return flight.outcomes
         self.failed += 1
         return self.inner.land(batch, flight)
+
+
+@contextmanager
+def sending(url: str, deadline_s: float) -> Iterator[Any]:
+    """Give an open store whose commits are flights, each with so many seconds."""
+    store = Sending(open_store(url, StoreOptions(busy_timeout_s=deadline_s)))
+    store.open()
+    yield store
+    store.close()
 
 
 def arrive(flight: Flight) -> None:

@@ -52,22 +52,18 @@ def database(request: pytest.FixtureRequest, new_database: Callable[[str], Datab
     return found
 
 
-def kind_of(database: Database) -> str:
-    return "postgres" if database.url.startswith("postgres") else "mariadb"
-
-
 def test_a_sound_database_has_no_findings_and_every_damage_is_named(database: Database) -> None:
     report = verify(database.url, ["done", "purged", "pending"])
     assert report.findings == []
     assert report.runs == 8
     assert report.events > 30
-    for statement in (*OPEN_LOG[kind_of(database)], *DAMAGE):
+    for statement in (*OPEN_LOG[database.kind], *DAMAGE):
         execute(database, statement)
     assert {(finding.rule, finding.run_id) for finding in verify(database.url).findings} == FOUND
 
 
 def execute(database: Database, statement: str) -> None:
-    if kind_of(database) == "postgres":
+    if database.kind == "postgres":
         for word in ("from ", "update ", "table "):
             statement = statement.replace(word, f"{word}perdure.", 1)
     database.execute(statement)

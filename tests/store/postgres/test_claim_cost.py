@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any
-
 import pytest
 
 from perdure.model.claim import ClaimRequest
@@ -113,11 +110,7 @@ def test_dead_entries_are_read_once_and_then_left_aside(
 ) -> None:
     """Beside an old snapshot the entries of what was claimed stay, in front of what is due."""
     database.execute(FILL.format(kind="gone", workflow="order", queue="default", wake_at=0, first=1, last=6_000))
-    with ExitStack() as stack:
-        connection: Any = stack.enter_context(database.server.connect(database.name))
-        old = connection.cursor()
-        old.execute("begin isolation level repeatable read")
-        old.execute("select count(*) from perdure.run")
+    with database.old_snapshot():
         database.execute("update perdure.run set status = 'completed', wake_at = null")
         fill(database, 6_001, 6_100, analyzed=True)
         cost = min(claim_cost(store, database) for _ in range(3))

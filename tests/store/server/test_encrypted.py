@@ -25,7 +25,7 @@ from perdure.testing.conformance import StoreConformance
 from tests.servers.certificate import Certificate
 from tests.servers.fixtures import Database, Servers
 from tests.servers.proxy import Proxy
-from tests.store.sending import Sending, arrive
+from tests.store.sending import Sending, arrive, sending
 
 RECORD = 16 << 10
 LARGE = b'"' + b"x" * 1_000_000 + b'"'
@@ -54,18 +54,10 @@ def database(encrypting: Callable[[str], Any], server: str) -> Iterator[Database
 
 
 @pytest.fixture
-def proxy(servers: Servers, database: Database) -> Proxy:
-    return servers.proxy(database.server)
-
-
-@pytest.fixture
 def store(database: Database, proxy: Proxy) -> Iterator[Any]:
     """Give a store whose connections go through the proxy, and whose commits are flights."""
-    url = database.server.url(database.name, port=proxy.port)
-    store: Any = Sending(open_store(url, StoreOptions(busy_timeout_s=5.0)))
-    store.open()
-    yield store
-    store.close()
+    with sending(database.server.url(database.name, port=proxy.port), 5.0) as store:
+        yield store
 
 
 def digest(text: bytes) -> str:

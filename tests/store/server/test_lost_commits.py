@@ -11,17 +11,12 @@ from perdure.model.claim import ClaimRequest
 from perdure.model.write import COMMITTED, Conflict, Write
 from perdure.store.base import Store, StoreOptions, open_store
 from perdure.testing.author import Author, claims_for, worker
-from tests.servers.fixtures import Database, Servers
+from tests.servers.fixtures import Database
 from tests.servers.proxy import Proxy, Where
 
 LOG = r"\bevent\b"
 """What is found in each transaction that writes to a log."""
 AFTER: list[Where] = ["after", "mid-reply"]
-
-
-@pytest.fixture
-def proxy(servers: Servers, database: Database) -> Proxy:
-    return servers.proxy(database.server)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from perdure.testing.conformance.creating import CreatingContract
 from perdure.testing.conformance.telling import TellingContract
 from perdure.testing.conformance.upgrading import UpgradingContract
 from perdure.testing.conformance.writing import WritingContract
-from tests.servers.fixtures import Database, Servers
+from tests.servers.fixtures import Database
 from tests.servers.proxy import Proxy
-from tests.store.sending import Sending, arrive
+from tests.store.sending import Sending, arrive, sending
 
 LOG = r"\bevent\b"
 
@@ -51,18 +51,10 @@ class TestContract(WritingContract, CreatingContract, TellingContract, Upgrading
 
 
 @pytest.fixture
-def proxy(servers: Servers, database: Database) -> Proxy:
-    return servers.proxy(database.server)
-
-
-@pytest.fixture
 def store(database: Database, proxy: Proxy) -> Iterator[Any]:
     """Give a store whose connections go through the proxy."""
-    url = database.server.url(database.name, port=proxy.port)
-    store: Any = Sending(open_store(url, StoreOptions(busy_timeout_s=2.0)))
-    store.open()
-    yield store
-    store.close()
+    with sending(database.server.url(database.name, port=proxy.port), 2.0) as store:
+        yield store
 
 
 @pytest.fixture

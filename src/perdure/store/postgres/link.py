@@ -321,11 +321,11 @@ class PostgresLink:
 
     def _take_in(self) -> None:
         """Take in all that has come. What an older libpq leaves of a record is there for its next call."""
-        more = self._pgconn.ssl_in_use
         self._pgconn.consume_input()
-        self._poll.modify(self.socket, select.POLLIN)
-        while more:
-            more = bool(self._poll.poll(0))
+        if self._pgconn.ssl_in_use:
+            self._poll.modify(self.socket, select.POLLIN)
+            while self._poll.poll(0):
+                self._pgconn.consume_input()
             self._pgconn.consume_input()
 
     def _advance(self, sent: Sent) -> bool:
