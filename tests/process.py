@@ -95,7 +95,9 @@ class Child:
         self.process.send_signal(number)
 
     def destroy(self) -> None:
-        """Kill the process and all of its group, and reap it."""
+        """Kill the process and all of its group, and reap it. Once: later its number may be another group's."""
+        if self._pipe().closed:
+            return
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._pipe().close()

@@ -69,6 +69,12 @@ def test_clean_tests_pass(spawn: Spawner, tmp_path: Path) -> None:
     assert "4 passed" in result.out
 
 
+def test_a_failure_shows_what_the_server_logged(spawn: Spawner, tmp_path: Path) -> None:
+    result = run_pytest(spawn, tmp_path, "def test_it(servers):\n    servers.postgres().execute('select nothing')\n")
+    assert result.code == 1
+    assert 'ERROR:  column "nothing" does not exist' in result.out.partition("stdout of Postgres")[2]
+
+
 def test_a_child_is_heard_and_its_end_is_seen(spawn: Spawner) -> None:
     child = spawn.python("import sys; print('one'); print('two'); print('oh', file=sys.stderr); sys.exit(3)")
     assert child.expect("tw") == "two"

@@ -7,7 +7,7 @@ own with `servers`. A server that is not installed fails the test, and the one l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -137,6 +137,17 @@ class Servers:
     def close(self) -> None:
         while self._closers:
             self._closers.pop()()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a failure what servers have logged meanwhile: why one ended a connection, for instance."""
+    report = yield
+    if report.failed:
+        for server in Server.there:
+            if server.said_since(call.start):
+                report.sections.append((f"stdout of {type(server).__name__} {server.port}", server.log[-4000:]))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 GUARD = Path(__file__).with_name("guard.py")
 LOWERED = GUARD.parents[1] / "lowered.py"
@@ -105,6 +106,9 @@ class Server(ABC):
     stop_signal = signal.SIGTERM
     """Asks the server to end without waiting for its clients."""
 
+    there: ClassVar[list[Server]] = []
+    """Those of this process whose folder is there."""
+
     def __init__(self) -> None:
         # The name is short: a socket in it has a short path too.
         self.folder = Path(tempfile.mkdtemp(prefix="perdure-", dir=place()))
@@ -112,6 +116,7 @@ class Server(ABC):
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self.own(self.folder)
+        self.there.append(self)
 
     def own(self, path: Path) -> None:
         """Hand a file or folder to the user the server runs as."""
@@ -138,6 +143,11 @@ class Server(ABC):
     def log(self) -> str:
         path = self.folder / "server.log"
         return path.read_text("utf-8", "replace") if path.exists() else ""
+
+    def said_since(self, moment: float) -> bool:
+        """Say whether the server has logged something since then, in seconds since 1970."""
+        path = self.folder / "server.log"
+        return path.exists() and path.stat().st_mtime >= moment
 
     @property
     def is_running(self) -> bool:
@@ -215,6 +225,8 @@ class Server(ABC):
         if self.is_running:
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self in self.there:
+            self.there.remove(self)
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in tree(self.pid):  # the parent first, so that it starts no more

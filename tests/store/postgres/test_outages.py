@@ -163,6 +163,17 @@ def test_a_cut_connection_is_made_anew(make: Callable[..., Store], postgres_db: 
     assert store.commit([step]) == [COMMITTED]
 
 
+def test_an_error_tells_why_the_server_ended_the_connection(make: Callable[..., Store], postgres_db: Database) -> None:
+    store = make()
+    store.register(worker("w1", store.now()))
+    step = running(store).step()
+    postgres_db.server.cut_connections(postgres_db.name)
+    with pytest.raises(StoreUnavailable, match="terminating connection due to administrator command"):
+        store.commit([step])
+    with pytest.raises(StoreUnavailable, match="terminating connection due to administrator command"):
+        store.claim(ClaimRequest("w1", ("default",), ("0 order",), 5), claims_for("w1"))
+
+
 def test_two_batches_that_would_deadlock_are_both_committed(make: Callable[..., Store], postgres_db: Database) -> None:
     """Purges lock in the order of the batch: two that cross make a deadlock, which the server ends."""
     store, second = make(), make()

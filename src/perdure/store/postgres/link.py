@@ -374,11 +374,11 @@ class PostgresLink:
         """
         self.usable = False
         results, committing = sent.results, sent.committing
-        failed = any(result.status == _FATAL for result in results)
+        refused = next((error_from_result(result) for result in results if result.status == _FATAL), None)
         if committing and results and results[-1].command_status == b"COMMIT":
             return
-        message = f"the connection was lost: {said(why)}"
-        raise LinkLost(message, committing=committing and not failed, session=self.session) from why
+        message = f"the connection was lost: {said(refused or why)}"
+        raise LinkLost(message, committing=committing and not refused, session=self.session) from refused or why
 
     def _refused(self, result: pq.abc.PGresult, *, last: bool, committing: bool) -> None:
         """Raise what the server said."""
