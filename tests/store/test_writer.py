@@ -13,7 +13,7 @@ import pytest
 from perdure.errors import StoreCorrupt, StoreUnavailable
 from perdure.model.write import COMMITTED, Blocked, Failed
 from perdure.store import writer as module
-from perdure.store.writer import StoreThread, Writer
+from perdure.store.writer import Writer
 
 
 class Plan:
@@ -278,40 +278,3 @@ async def test_aborting_writes_nothing_more() -> None:
     await writer.close()
     assert store.written == []
     assert told.outcomes == []
-
-
-async def test_a_thread_that_was_stopped_does_not_start_again() -> None:
-    thread = StoreThread("late")
-    loop = asyncio.get_running_loop()
-    assert await thread.call(loop, lambda: 1) == 1
-    thread.stop()
-    with pytest.raises(StoreUnavailable, match="closed"):
-        await thread.call(loop, lambda: 2)
-
-
-async def test_an_answer_that_nobody_waits_for_any_more_is_passed_over() -> None:
-    thread, begun, go = StoreThread("abandoned"), threading.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow() -> int:
-        begun.set()
-        go.wait(5)
-        return 1
-
-    future = thread.call(loop, slow)
-    assert await asyncio.to_thread(begun.wait, 5)
-    future.cancel()
-    go.set()
-    assert await thread.call(loop, lambda: 2) == 2
-    thread.stop()
-
-
-async def test_a_thread_may_stop_itself() -> None:
-    thread, ended = StoreThread("own"), threading.Event()
-
-    def last() -> None:
-        thread.stop()
-        ended.set()
-
-    thread.post(last)
-    assert await asyncio.to_thread(ended.wait, 5)

@@ -14,7 +14,7 @@ from perdure.replay.code import place_of
 from perdure.replay.here import check_here
 from perdure.replay.history import record
 from perdure.replay.pool import Pool
-from perdure.store.writer import StoreThread
+from perdure.store.thread import StoreThread
 from perdure.version.resolution import resolve
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from perdure.model.cache import Cache
 from perdure.model.write import Committed
 from perdure.runtime.ids import CommitIds
 from perdure.runtime.waiters import Waiters
-from perdure.store.writer import StoreThread, Writer
+from perdure.store.thread import StoreThread
+from perdure.store.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

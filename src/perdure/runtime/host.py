@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from perdure.runtime.registry import StepRegistry, WorkflowRegistry
     from perdure.runtime.settings import Settings
     from perdure.store.base import Store
-    from perdure.store.writer import StoreThread, Writer
+    from perdure.store.thread import StoreThread
+    from perdure.store.writer import Writer
 
 
 class Guest(Protocol):

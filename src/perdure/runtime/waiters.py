@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.model.event import Event
     from perdure.model.run import RunRow
     from perdure.store.base import Store
-    from perdure.store.writer import StoreThread
+    from perdure.store.thread import StoreThread
 
     End = tuple[RunRow, Event]
     """A run's row (as it was when it was last claimed here) and its last event."""
