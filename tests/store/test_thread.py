@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.errors import StoreUnavailable
+from perdure.errors import StoreUnavailable, UsageError
 from perdure.store.thread import StoreThread
 
 
@@ -46,3 +46,18 @@ async def test_a_thread_may_stop_itself() -> None:
 
     thread.post(last)
     assert await asyncio.to_thread(ended.wait, 5)
+
+
+async def test_a_call_that_the_store_was_closed_under_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, go = StoreThread("slow"), threading.Event()
+    monkeypatch.setattr("perdure.store.thread._JOIN_S", 0.01)
+
+    def get() -> None:
+        go.wait(5)
+        raise UsageError("the store is not open")
+
+    call = thread.call(asyncio.get_running_loop(), get)
+    thread.stop()
+    go.set()
+    with pytest.raises(StoreUnavailable, match="the database is closed"):
+        await call

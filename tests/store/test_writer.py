@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -85,7 +86,7 @@ async def test_what_is_submitted_together_is_one_commit_in_order() -> None:
     store, told = Plan(), Told()
     writer = opened(store, max_batch=3)
     send(writer, told, "a", "b", "c", "d")
-    await writer.close()
+    await writer.close(5)
     assert store.written == ["a", "b", "c", "d"]
     assert store.batches == [3, 1]
     assert told.outcomes == [(name, COMMITTED) for name in "abcd"]
@@ -104,7 +105,7 @@ async def test_what_is_blocked_is_tried_again_by_itself_and_holds_up_nobody(capl
         await asyncio.sleep(0.001)
     assert "b" not in store.written
     store.times = 1  # enough is seen
-    await writer.close()
+    await writer.close(5)
     assert told.outcomes[-1] == ("b", COMMITTED)
     assert sorted(store.written) == ["a", "b", "c", "d"]
     assert store.batches[0] == 3
@@ -121,7 +122,7 @@ async def test_while_the_store_is_unavailable_nothing_is_dropped_and_the_order_i
     while writer.batches == 0:
         send(writer, told, "late")
         await asyncio.sleep(0.01)
-    await writer.close()
+    await writer.close(5)
     assert store.written[:3] == ["a", "b", "c"]
     assert set(store.written[3:]) == {"late"}
     assert all(outcome is COMMITTED for _, outcome in told.outcomes)
@@ -136,11 +137,11 @@ async def test_a_refused_batch_is_told_to_each_of_its_writers_and_ends_nothing()
     store, told = Plan(damaged), Told()
     writer = opened(store)
     send(writer, told, "a", "b")
-    await writer.close()
+    await writer.close(5)
     assert told.outcomes == [("a", Failed(damaged)), ("b", Failed(damaged))]
     later = opened(Plan())
     send(later, told, "c")
-    await later.close()
+    await later.close(5)
     assert told.outcomes[-1] == ("c", COMMITTED)
 
 
@@ -155,14 +156,14 @@ async def test_a_store_that_breaks_is_told_to_whoever_watches(failure: BaseExcep
     assert writer.crash is failure
     send(writer, told, "b")
     await asyncio.sleep(0)
-    await writer.close()
+    await writer.close(5)
     assert told.outcomes == [], "nobody is told that something is written which is not"
 
 
 async def test_without_a_watcher_a_broken_store_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     writer = opened(Plan(ZeroDivisionError("a bug")))
     send(writer, Told(), "a")
-    await writer.close()
+    await writer.close(5)
     assert "nothing is written any more" in caplog.text
     assert "a bug" in caplog.text
 
@@ -171,7 +172,7 @@ async def test_a_store_without_an_answer_counts_as_broken() -> None:
     writer = opened(Plan("busy", "busy"))
     writer.on_crash = lambda error: None
     send(writer, Told(), "a")
-    await writer.close()
+    await writer.close(5)
     assert "gave no answer" in str(writer.crash)
 
 
@@ -179,7 +180,7 @@ async def test_a_store_that_is_busy_is_written_to_from_the_thread() -> None:
     store, told = Plan("busy"), Told()
     writer = opened(store)
     send(writer, told, "a")
-    await writer.close()
+    await writer.close(5)
     assert store.written == ["a"]
     assert store.asked == [False, True]
     assert store.places[0] is threading.main_thread()
@@ -190,7 +191,7 @@ async def test_a_store_that_asks_for_it_is_never_called_on_the_loop() -> None:
     store = Plan(inline=False)
     writer = opened(store)
     send(writer, Told(), "a", "b")
-    await writer.close()
+    await writer.close(5)
     assert threading.main_thread() not in store.places
 
 
@@ -204,7 +205,7 @@ async def test_a_slow_disk_moves_commits_to_the_thread_and_a_quick_one_brings_th
     for n in range(60):
         send(writer, told, str(n))
         await asyncio.wait_for(writer.written(), 5)
-    await writer.close()
+    await writer.close(5)
     on_loop = [place is threading.main_thread() for place in store.places]
     assert on_loop[0]
     assert not on_loop[1], "one commit of a second is slow"
@@ -223,7 +224,7 @@ async def test_whoever_starts_runs_waits_for_room() -> None:
     await asyncio.wait_for(writer.room(), 5)
     assert len(store.written) >= 3
     assert not writer.is_full
-    await writer.close()
+    await writer.close(5)
     assert store.written == list("abcde")
 
 
@@ -243,7 +244,7 @@ async def test_an_error_of_one_submitter_is_not_the_next_ones(caplog: pytest.Log
     told = Told(broken)
     writer = opened(Plan())
     send(writer, told, "a", "b")
-    await writer.close()
+    await writer.close(5)
     assert [write for write, _ in told.outcomes] == ["a", "b"]
     assert "mine alone" in caplog.text
 
@@ -263,7 +264,7 @@ def test_an_interrupt_while_answers_are_given_passes_through_and_the_writer_goes
     try:
         with pytest.raises(KeyboardInterrupt):
             loop.run_forever()
-        loop.run_until_complete(writer.close())
+        loop.run_until_complete(writer.close(5))
     finally:
         loop.close()
     assert store.written == ["a", "b"]
@@ -275,6 +276,61 @@ async def test_aborting_writes_nothing_more() -> None:
     send(writer, told, "a")
     writer.abort()
     await asyncio.sleep(0)
-    await writer.close()
+    await writer.close(5)
     assert store.written == []
+    assert told.outcomes == []
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_closing_gives_up_what_a_store_that_is_away_does_not_take(inline: bool) -> None:
+    store, told = Plan(*[StoreUnavailable("gone")] * 1000, inline=inline), Told()
+    writer = opened(store)
+    send(writer, told, "a", "b")
+    began = time.monotonic()
+    assert not await writer.close(0.2)
+    assert 0.2 <= time.monotonic() - began < 3
+    tried = len(store.answers)
+    await asyncio.sleep(0.6)
+    assert len(store.answers) == tried, "nothing is tried any more"
+    assert told.outcomes == []
+
+
+async def test_closing_gives_up_what_somebody_is_in_the_way_of() -> None:
+    store, told = Partial("b", 1000), Told()
+    writer = opened(store)
+    send(writer, told, "a", "b", "c")
+    assert not await writer.close(0.2)
+    assert told.outcomes == [("a", COMMITTED), ("c", COMMITTED)]
+
+
+async def test_closing_waits_for_a_store_that_comes_back_in_time() -> None:
+    store, told = Plan(*[StoreUnavailable("gone")] * 3), Told()
+    writer = opened(store)
+    send(writer, told, "a")
+    assert await writer.close(5)
+    assert told.outcomes == [("a", COMMITTED)]
+
+
+async def test_closing_waits_for_a_store_that_gets_on_however_slowly() -> None:
+    store, told = Plan(*[lambda: time.sleep(0.15)] * 4, inline=False), Told()
+    writer = opened(store, max_batch=1)
+    send(writer, told, "a", "b", "c", "d")
+    assert await writer.close(0.3)
+    assert store.written == ["a", "b", "c", "d"]
+
+
+async def test_an_answer_that_comes_after_the_writer_gave_up_is_not_told() -> None:
+    go = threading.Event()
+
+    def late() -> None:
+        assert go.wait(5)
+
+    store, told = Plan(StoreUnavailable("gone"), late, inline=False), Told()
+    writer = opened(store)
+    send(writer, told, "a")
+    while len(store.answers) > 0:
+        await asyncio.sleep(0.001)
+    threading.Timer(0.3, go.set).start()  # the loop waits for the thread
+    assert not await writer.close(0.1)
+    await asyncio.sleep(0.01)
     assert told.outcomes == []

@@ -105,7 +105,7 @@ async def test_the_loop_goes_on_while_a_batch_is_on_its_way_and_the_order_is_kep
     first.arrive()
     second = await sent(store, 2)
     second.arrive()
-    await writer.close()
+    await writer.close(5)
     assert [list(flight.batch) for flight in store.flights] == [["a", "b"], ["c"]]
     assert told.outcomes == [(name, COMMITTED) for name in "abc"]
     assert store.places == [], "no thread was needed"
@@ -121,7 +121,7 @@ async def test_a_full_batch_is_sent_at_once_whatever_the_loop_has_to_do_before_i
     assert told.outcomes == []
     for number in (1, 2, 3):
         (await sent(store, number)).arrive()
-    await writer.close()
+    await writer.close(5)
     assert [list(flight.batch) for flight in store.flights] == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     assert told.outcomes == [(name, COMMITTED) for name in "abcdefg"]
     assert store.places == [], "no thread was needed"
@@ -133,7 +133,7 @@ async def test_a_store_that_cannot_send_has_nothing_to_do_before_the_next_turn(i
     writer = opened(store, max_batch=2)
     send(writer, told, "a", "b", "c")
     assert store.places == []
-    await writer.close()
+    await writer.close(5)
     assert told.outcomes == [(name, COMMITTED) for name in "abc"]
 
 
@@ -143,7 +143,7 @@ async def test_a_flight_that_fails_is_landed_on_the_thread() -> None:
     writer = opened(store)
     send(writer, told, "a")
     (await sent(store, 1)).arrive()
-    await writer.close()
+    await writer.close(5)
     assert store.landed == [(["a"], refused)]
     assert threading.main_thread() not in store.places
     assert told.outcomes == [("a", COMMITTED)]
@@ -153,7 +153,7 @@ async def test_a_flight_that_takes_too_long_expires() -> None:
     store, told = Sent(patience_s=0.01), Told()
     writer = opened(store)
     send(writer, told, "a")
-    await writer.close()
+    await writer.close(5)
     assert [type(error) for _, error in store.landed] == [TimeoutError]
     assert told.outcomes == [("a", COMMITTED)]
 
@@ -163,7 +163,7 @@ async def test_what_cannot_be_sent_now_is_committed_by_the_thread() -> None:
     store.is_away = True
     writer = opened(store)
     send(writer, told, "a")
-    await writer.close()
+    await writer.close(5)
     assert store.written == ["a"]
     assert threading.main_thread() not in store.places
 
@@ -203,5 +203,5 @@ async def test_a_large_batch_is_taken_in_by_halves(breaks: bool, monkeypatch: py
     assert [name for name, _ in told.outcomes] == ["a", "b", "c", "d"]
     for number in (2,) if breaks else (2, 3):
         (await sent(store, number)).arrive()
-    await writer.close()
+    await writer.close(5)
     assert [name for name, _ in later.outcomes] == ["e", "f"]

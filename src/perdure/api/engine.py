@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure.api.checking import Checker
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from perdure.runtime.settings import Settings
 
 _LOOK_S = 0.1
+_LEAST_PATIENCE_S = 2.0
+"""So long a closing engine waits at least for an answer of the database while something is unwritten."""
 DEFAULT_URL = "sqlite:///perdure.db"
 
 
@@ -51,7 +54,8 @@ class Engine(Runs):
             with weights, such as ``{"mail": 3, "reports": 1}``. Queues that all have runs share the worker by weight.
         concurrency: runs that may be active at once in this process.
         lease: how long a silent worker keeps its runs.
-        grace: how long steps in flight may go on when the engine closes.
+        grace: how long steps in flight may go on when the engine closes, and how long it waits for a database that is
+            away while something is unwritten: whoever awaits that gets `StoreUnavailable`.
         routes: pattern of names to queue, such as ``{"media.*": "slow"}``: where a run of a workflow is put whose
             start names no queue, and where a step is executed, by a run of its own. The first that matches counts.
         durability: ``"host"``, ``"quorum"``, ``"process"`` or ``"memory"``; see the documentation of guarantees.
@@ -123,7 +127,7 @@ class Engine(Runs):
             self._counted |= await declare(connection, self._declared)
             worker = await self._started(connection) if self._with_worker else None
         except BaseException:
-            await connection.close()  # nobody else will: there is nothing to leave a `with` block of
+            await connection.close(0.0)  # nobody else will: there is nothing to leave a `with` block of
             raise
         self._connection, self._worker = connection, worker
         self._starts = Starts(
@@ -207,14 +211,15 @@ class Engine(Runs):
             raise cancelled
 
     async def _let_go(self, connection: Connection, worker: Worker | None) -> None:
+        grace_s, began = self._settings.grace_us / 1_000_000, monotonic()
         try:
             if worker is not None:
-                await worker.stop(self._settings.grace_us / 1_000_000)
+                await worker.stop(grace_s)
         finally:
             self._checker.close()
             if worker is not None and worker.host.carried.watch is not None:
                 worker.host.carried.watch.remove()
-            await connection.close()
+            await connection.close(max(began + grace_s - monotonic(), _LEAST_PATIENCE_S))
 
     async def __aenter__(self) -> Self:
         return await self.open()

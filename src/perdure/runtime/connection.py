@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import StoreError
+from perdure.errors import StoreError, StoreUnavailable
 from perdure.model.cache import Cache
 from perdure.model.write import Committed
 from perdure.runtime.ids import CommitIds
@@ -55,10 +55,21 @@ class Connection:
         self.writer.on_crash = self._crashed
         self.writer.start(self.loop)
 
-    async def close(self) -> None:
-        """Write what is queued, then let go of everything."""
+    async def close(self, patience_s: float) -> None:
+        """Write what is queued, then let go of everything.
+
+        Args:
+            patience_s: what is not written is given up when nothing could be written for so long.
+        """
         await self.waiters.close()
-        await self.writer.close()
+        if not await self.writer.close(patience_s):
+            text = "the engine was closed while the database was away, or somebody else's transaction in the way"
+            logger.warning("%s: what was not confirmed by then may not be recorded", text)
+            self._fail(
+                StoreUnavailable(
+                    text, unknown=True, hint="what was confirmed is safe; a start with an id can be repeated"
+                )
+            )
         self.reader.stop()
         self.store.close()
 
@@ -97,7 +108,11 @@ class Connection:
     def _crashed(self, error: BaseException) -> None:
         logger.critical("the store failed and nothing is written any more", exc_info=error)
         text = f"the store failed and nothing is written any more: {type(error).__name__}: {error}"
-        failure = self.failure = StoreError(text, hint="what is recorded is safe; start the process again")
+        self._fail(StoreError(text, hint="what is recorded is safe; start the process again"))
+
+    def _fail(self, failure: StoreError) -> None:
+        """Tell all who wait that there will be no answer."""
+        self.failure = failure
         for future in list(self._awaited):
             if not future.done():
                 future.set_exception(failure)

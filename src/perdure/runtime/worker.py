@@ -46,6 +46,9 @@ logger: logging.Logger = logging.getLogger("perdure.worker")
 _PENDING: str = Status.PENDING.value
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
+_HAND_BACK_S = 5.0
+_GOODBYE_S = 2.0
+"""How long it waits for the database when it leaves: with its runs, and without."""
 
 
 class Worker:
@@ -139,7 +142,7 @@ class Worker:
         await self._drain()
         for run in list(self.host.runs.values()):
             run.hand_back("the worker stops")
-        deadline = boot_time() + 5
+        deadline = boot_time() + _HAND_BACK_S
         while self.host.runs and boot_time() < deadline and self.host.writer.crash is None:
             await asyncio.sleep(0.005)
         for run in list(self.host.runs.values()):
@@ -161,9 +164,10 @@ class Worker:
         if not beating or self.lease.lost or self.host.writer.crash is not None:
             return
         try:
-            await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
-        except StoreError as error:
-            logger.warning("could not say good-bye, the lease will run out: %s", error)
+            async with asyncio.timeout(_GOODBYE_S):
+                await self.host.reader.call(self.host.loop, self.host.store.heartbeat, self.id, 0)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("could not say good-bye, the lease will run out: %s", str(error) or "no answer")
 
     @property
     def failure(self) -> str | None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+_JOIN_S = 10.0
+
 
 class StoreThread:
     """A daemon thread that makes blocking calls one after another. Started with the first call."""
@@ -21,7 +23,9 @@ class StoreThread:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self.stopped: bool = False
-        """Whether it makes no more calls."""
+        """Whether it takes no more calls."""
+        self._left = False
+        """Nobody waits for its end any more, and the store was closed under it."""
 
     def post(self, call: Callable[[], None]) -> None:
         """Have ``call`` made on the thread.
@@ -30,8 +34,7 @@ class StoreThread:
             StoreUnavailable: the thread was stopped: whoever comes late must not start it again.
         """
         if self.stopped:
-            message = "the database is closed"
-            raise StoreUnavailable(message)
+            raise _closed()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -45,7 +48,7 @@ class StoreThread:
             try:
                 result, error = function(*args), None
             except BaseException as raised:  # noqa: BLE001 - handed to whoever awaits
-                result, error = None, raised
+                result, error = None, _closed() if self._left else raised
             loop.call_soon_threadsafe(_resolve, future, result, error)
 
         try:
@@ -60,12 +63,17 @@ class StoreThread:
         if self._thread is not None:
             self._calls.put(None)
             if self._thread is not threading.current_thread():
-                self._thread.join(timeout=10)
+                self._thread.join(_JOIN_S)
+                self._left = True
             self._thread = None
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("the database is closed")
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

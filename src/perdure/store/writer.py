@@ -21,6 +21,7 @@ import asyncio
 import logging
 import random
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -92,15 +93,35 @@ class Writer:
         self._loop = loop
         self._sends = self._sends and can_watch(loop)
 
-    async def close(self) -> None:
-        """Wait until everything submitted is written, then stop."""
-        await self.written()
+    async def close(self, patience_s: float) -> bool:
+        """Wait until everything submitted is written, then stop. Whether it is.
+
+        What is left is given up when nothing was confirmed for ``patience_s``: the store is away, or somebody in the
+        way.
+        """
+        while self._is_busy:
+            before = self.writes
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self.written()
+            if self._is_busy and self.writes == before:
+                self.abort()
+                return False
         self._stop()
+        return True
 
     async def written(self) -> None:
         """Wait until everything submitted is written, or nothing is written any more."""
-        if self.crash is None and (self._scheduled or self._aside or self._again):
+        if self._is_busy:
             await _one_of(self._idle)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.crash is None and bool(self._scheduled or self._aside or self._again)
+
+    @property
+    def _is_held_up(self) -> bool:
+        return bool(self._failures or ((self._aside or self._again) and not self._queue))
 
     def abort(self) -> None:
         """Stop without writing what is queued."""
@@ -203,6 +224,8 @@ class Writer:
             return error
 
     def _finish(self, batch: list[tuple[Write, Submitter]], result: list[Outcome] | BaseException | None) -> None:
+        if self.crash is not None:
+            return  # whoever waited was told
         if isinstance(result, StoreUnavailable):
             self._retry_later(batch, result)
             return
