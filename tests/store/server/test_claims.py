@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -294,3 +294,20 @@ def lose_all_runs(database: Database) -> None:
         database.execute(f"drop trigger {name}")
     database.execute("delete from event")
     database.execute("delete from run")
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_claim_lies_in_the_past_however_far_behind_the_clock_was(database: Database, *, limited: bool) -> None:
+    """So it is when every answer that carried the time took long. Of a limited queue the time is asked twice."""
+    with closing(open_store(database.url, StoreOptions())) as store:
+        store.open()
+        if limited:
+            accept(store, change(concurrency=5))
+        accept(store, Author("run-1", store.now() - 1_000_000).create())
+        enlist(store, "w1")
+        clock = store.inner._clock  # type: ignore[attr-defined]
+        behind = clock._offset - 50_000
+        clock._offset, clock._spans = behind, [(start, behind) for start, _ in clock._spans]
+        clock._last = 0
+        (claimed,) = claim(store, "w1")
+        assert claimed.append.events[0].at <= store.now()

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from perdure.model.claim import Claimed, ClaimRequest
     from perdure.store.base import Decide
+    from perdure.store.server.clock import ServerClock
     from perdure.store.server.commit import Promise
+    from perdure.store.server.dialect import Result
 
 logger: logging.Logger = logging.getLogger("perdure.store")
 _LONGEST_MS = "2000"
@@ -99,6 +101,7 @@ class Claiming(Generic[L]):
 
     Args:
         dialect: of the server.
+        clock: of the server, too. It is told what time a claim is made at, so that the claim lies in its past.
         request: who claims, and what it can serve. A worker whose row is not live gets nothing.
         decide: returns the append that claims a run.
         known: from earlier claims.
@@ -108,8 +111,11 @@ class Claiming(Generic[L]):
         answer: what was taken by the last try.
     """
 
-    def __init__(self, dialect: Dialect[L], request: ClaimRequest, decide: Decide, known: Known) -> None:
+    def __init__(
+        self, dialect: Dialect[L], clock: ServerClock, request: ClaimRequest, decide: Decide, known: Known
+    ) -> None:
         self._dialect = dialect
+        self._clock = clock
         self._request = request
         self._decide = decide
         self._known = known
@@ -117,7 +123,7 @@ class Claiming(Generic[L]):
         self.answer: Claims = Claims([])
         self._settling: dict[str, int] = {}
 
-    def __call__(self, link: L, promise: Promise, now: int) -> Claims:
+    def __call__(self, link: L, promise: Promise) -> Claims:
         """Look, claim and commit.
 
         Raises:
@@ -127,7 +133,7 @@ class Claiming(Generic[L]):
         self.answer = Claims([])  # a try before this one may have been undone
         if self._request.limit < 1:
             return self.answer
-        self.outlook = self._look(link, now)
+        self.outlook = self._look(link, self._clock.now())
         if self.outlook.due:
             link.begin()
             if not self._claim(link, promise, careful=False):
@@ -197,7 +203,7 @@ class Claiming(Generic[L]):
         if entry and not entry[-1].rows:
             return None
         settings = {row[0]: QueueRow._make(row) for row in stored.rows}
-        return _Entered(int(clock.rows[0][0]), run, settings, frozenset(row[0] for row in locked.rows))
+        return _Entered(self._told(clock), run, settings, frozenset(row[0] for row in locked.rows))
 
     def _choose(self, link: L, entered: _Entered) -> Chosen:
         """Lock and return the runs to take."""
@@ -271,7 +277,12 @@ class Claiming(Generic[L]):
         for values in events.rows:
             event = Event._make(values)
             read[event.run_id].append(event)
-        return {**ends, **read}, int(clock.rows[0][0])
+        return {**ends, **read}, self._told(clock)
+
+    def _told(self, clock: Result) -> int:
+        now = int(clock.rows[0][0])
+        self._clock.hear(now)
+        return now
 
     def _fits(self, link: L, one: Claimed, ends: Tails) -> bool:
         """Append a claim, and say whether that was possible."""

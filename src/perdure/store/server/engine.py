@@ -242,11 +242,11 @@ class ServerStore(Generic[L]):
         if not block:
             self._opened()
             return None
-        claiming = Claiming(self._dialect, request, decide, self._known)
+        claiming = Claiming(self._dialect, self._clock, request, decide, self._known)
 
         def work(link: L, promise: Promise) -> Claims:
             before = self._writes
-            answer = claiming(link, promise, self._clock.now())
+            answer = claiming(link, promise)
             self._note(answer, claiming.outlook, before)
             return answer
 
