@@ -16,7 +16,7 @@ from perdure.model.claim import ClaimRequest
 from perdure.store.base import Store
 from perdure.testing.author import Author, claims_for
 from perdure.testing.conformance.contract import accept, claim, enlist
-from tests.servers.fixtures import Database
+from tests.servers.fixtures import LONGEST_CLAIM_MS, Database
 
 # Between the moment that a statement stands for and the rows that it locks there are microseconds. Here each key that
 # it reads holds it up, if it locks runs and its connection is one of those that are to be held up.
@@ -61,9 +61,10 @@ def test_a_run_with_a_key_that_is_claimed_as_another_claim_looks_is_left_alone(
 
 
 def test_a_claimer_that_falls_silent_is_put_out_after_two_seconds(
-    database: Database, open_more: Callable[[], Store]
+    database: Database, open_more: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With its session end its locks. What it had begun to claim is another one's, and it has nothing of it."""
+    monkeypatch.setattr("perdure.store.server.claim._LONGEST_MS", LONGEST_CLAIM_MS)
     silent, other = open_more(), open_more()
     enlist(silent, "w1")
     enlist(other, "w2")
