@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -312,7 +313,7 @@ async def test_closing_waits_for_a_store_that_comes_back_in_time() -> None:
 
 
 async def test_closing_waits_for_a_store_that_gets_on_however_slowly() -> None:
-    store, told = Plan(*[lambda: time.sleep(0.15)] * 4, inline=False), Told()
+    store, told = Plan(*[partial(threading.Event().wait, 0.15)] * 4, inline=False), Told()
     writer = opened(store, max_batch=1)
     send(writer, told, "a", "b", "c", "d")
     assert await writer.close(0.3)

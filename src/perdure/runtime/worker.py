@@ -46,9 +46,7 @@ logger: logging.Logger = logging.getLogger("perdure.worker")
 _PENDING: str = Status.PENDING.value
 ISOLATION_S = 10.0
 """How long a worker takes nothing new in order to be alone with a run that may kill it."""
-_HAND_BACK_S = 5.0
-_GOODBYE_S = 2.0
-"""How long it waits for the database when it leaves: with its runs, and without."""
+_HAND_BACK_S, _GOODBYE_S = 5.0, 2.0  # how long it waits for the database when it leaves: with its runs, and without
 
 
 class Worker:
