@@ -7,12 +7,12 @@ from typing import Any
 from perdure.store.catalog.demand import Demand, demand
 
 
-def test_where_no_run_waits_one_round_trip_tells() -> None:
+def test_where_no_run_waits_one_statement_tells() -> None:
     trips: list[list[str]] = []
 
     def run(*calls: tuple[Any, ...]) -> list[list[tuple[Any, ...]]]:
         trips.append([name for name, *_ in calls])
-        return [[(None,)] if name == "next_code" else [] for name, *_ in calls]
+        return [[("waits", None, None, queue) for queue in queues] for _, queues, _ in calls]
 
     assert demand(run, ("default", "mail"), 0) == Demand({}, {}, frozenset(), {})
-    assert trips == [["bereft_codes", "parked_codes", "carriers", "next_code", "next_code"]]
+    assert trips == [["demand"]]

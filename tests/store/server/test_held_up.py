@@ -75,7 +75,7 @@ def test_it_keeps_no_heartbeat_waiting_and_is_under_the_lease_that_it_gave(open_
     assert third.sweep() == []
     enlist(third, "w2")
     assert claim(third, "w2") == []
-    assert other.heartbeat("w1", 60 * SECOND).owned == {"run-1": (1, 0)}
+    assert third.heartbeat("w1", 60 * SECOND).owned == {"run-1": (1, 0)}
 
 
 def test_a_lease_that_is_over_by_its_end_gives_the_run_to_the_next_one(open_more: Callable[[], Store]) -> None:

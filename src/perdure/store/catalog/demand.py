@@ -34,26 +34,26 @@ class Demand(NamedTuple):
 
 
 def demand(run: Run, queues: Sequence[str], now: int) -> Demand:
-    """Return what runs of these queues need, in one round trip where none waits.
+    """Return what runs of these queues need, by one statement where none waits.
 
     Costs a few looks for each code that runs wait with, however many do.
     """
     due: dict[str, int] = {}
     later: dict[str, int] = {}
-    bereft, parked, carriers, *first = run(
-        ("bereft_codes", tuple(queues)), ("parked_codes", tuple(queues), f"{FOR_CODE}%"), ("carriers",),
-        *(("next_code", queue, "") for queue in queues),
-    )  # fmt: skip
-    for queue, ((lowest,),) in zip(queues, first, strict=True):
-        codes = _standing(run, queue, lowest)
+    (rows,) = run(("demand", tuple(queues), f"{FOR_CODE}%"))
+    for what, code, _, queue in rows:
+        codes = _standing(run, queue, code) if what == "waits" else ()
         if codes:
-            for priority, code, _, head_at in run(("levels", queue, codes))[0]:
+            for priority, waiting, _, head_at in run(("levels", queue, codes))[0]:
                 if priority is not None and head_at is not None:
                     times = due if head_at <= now else later
-                    times[code] = min(head_at, times.get(code, head_at))
-    for code, since in bereft:
-        due[code] = min(since, due.get(code, since))
-    return Demand(due, _without(later, due), frozenset(code for (code,) in parked), _carried(carriers))
+                    times[waiting] = min(head_at, times.get(waiting, head_at))
+    for what, code, since, _ in rows:
+        if what == "bereft":
+            due[code] = min(since, due.get(code, since))
+    parked = frozenset(code for what, code, _, _ in rows if what == "parked")
+    carriers = [(versions, parent) for what, versions, _, parent in rows if what == "carried"]
+    return Demand(due, _without(later, due), parked, _carried(carriers))
 
 
 def _standing(run: Run, queue: str, found: str | None) -> tuple[str, ...]:

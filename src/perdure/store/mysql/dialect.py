@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pymysql.constants import CLIENT
@@ -198,6 +198,12 @@ class MysqlDialect:
     def conclude(self, link: MysqlLink, writes: Sequence[Write], ends: Tails, calls: Sequence[Named]) -> None:
         """Apply writes, run statements and commit."""
         batch.conclude(link, self._statements, writes, ends, calls)
+
+    def beat(self, link: MysqlLink, worker_id: str, lease_us: int, *, owned: bool) -> Sequence[tuple[Any, ...]] | None:
+        """See `Dialect`."""
+        beat = ("heartbeat", lease_us, worker_id) if lease_us > 0 else ("leave", worker_id)
+        beaten, *found = link.many(beat, *[("owned", worker_id)] * owned)
+        return None if beaten.affected != 1 else [row for result in found for row in result.rows]
 
     def end_session(self, link: MysqlLink, session: str) -> None:
         """Nothing is known of a session."""

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perdure.store.mysql.statement import Statement
+    from perdure.store.server.clock import ServerClock
 
 _AT_ONCE = 50
 """Lines that one statement asks for."""
 _UNION = b"\nunion all\n"
+_GONE, _TOOK = -1, -2
+"""Stand for the number of a line where the row is about something else."""
 _LEVEL, _HEAD = ("level_plain", "level_keyed"), ("head_plain", "head_keyed")
 
 
@@ -41,6 +44,7 @@ class Line(NamedTuple):
 def levels(
     run: Callable[[list[bytes]], Sequence[Result]],
     known: dict[str, Statement],
+    clock: ServerClock,
     asked: Sequence[Sequence[Any]],
 ) -> list[Result]:
     """Return (priority, code, is keyed, first time) for each level, highest first, of each that was asked for.
@@ -50,21 +54,26 @@ def levels(
     """
     found: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     lines = [line for place, values in enumerate(asked) for line in _lines(place, *values)]
-    clock = known["clock"].fill()
-    gone = [known["gone"].fill()]
+    gone, took = known["gone"].fill((_GONE,)), known["took"].fill((_TOOK,))
     others: list[list[tuple[Any, ...]]] = [[] for _ in asked]
-    spent = 0
-    while lines or gone:
+    spent, first = 0, True
+    while lines or first:
         parts = [known[line.name].fill((*line[2:], number)) for number, line in enumerate(lines)]
-        unions = [_UNION.join(parts[start : start + _AT_ONCE]) for start in range(0, len(parts), _AT_ONCE)]
-        before, *results, after = run([clock, *gone, *unions, clock])
-        spent += int(after.rows[0][0]) - int(before.rows[0][0])
-        if gone:
-            gone = []
-            if results.pop(0).rows:
-                others = [[(None, None, 0, None)] for _ in asked]
+        if first:
+            parts.insert(0, gone)
+        first = False
+        unions = [
+            _UNION.join([*parts[start : start + _AT_ONCE], took]) for start in range(0, len(parts), _AT_ONCE)
+        ]  # fmt: skip
         below: list[Line] = []
-        for number, priority, head_at in (row for result in results for row in result.rows):
+        for number, priority, head_at in (row for result in run(unions) for row in result.rows):
+            if number == _TOOK:
+                spent += int(priority)
+                clock.hear(int(head_at) + int(priority))
+                continue
+            if number == _GONE:
+                others = [[(None, None, 0, None)] for _ in asked]
+                continue
             line = lines[number]
             found[line.place].append((priority, line.code, int(line.name in (_LEVEL[1], _HEAD[1])), head_at))
             if line.name in _LEVEL and priority > line.lowest:
@@ -73,6 +82,11 @@ def levels(
     if others:
         others[0].append((None, None, SPENT, spent))
     return [_in_order(rows, over) for rows, over in zip(found, others, strict=True)]
+
+
+def demand(known: dict[str, Statement], queues: tuple[str, ...], parked: str) -> bytes:
+    """Return the statement ``demand`` with what runs of each queue wait for, which is found where it is a constant."""
+    return _UNION.join([known["demand"].fill((queues, parked)), *(known["first_code"].fill((one,)) for one in queues)])
 
 
 def _lines(place: int, queue: str, *columns: tuple[str, ...]) -> Iterator[Line]:

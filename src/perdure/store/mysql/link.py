@@ -19,7 +19,7 @@ from pymysql.err import Error  # not by way of the package: Django puts copies t
 from perdure.store.mysql import fault
 from perdure.store.mysql.connection import Connection
 from perdure.store.mysql.frames import Frames, framed
-from perdure.store.mysql.levels import levels
+from perdure.store.mysql.levels import demand, levels
 from perdure.store.mysql.statement import Statement
 from perdure.store.server.dialect import LinkLost, Value
 from perdure.store.server.dialect import Result as Answer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from perdure.store.server.clock import ServerClock
 
-_LEVELS = "levels"
+_LEVELS, _DEMAND = "levels", "demand"
 _SEPARATOR = b";\n"
 _QUERY = b"\x03"
 _SPARE = 1024
@@ -95,7 +95,9 @@ class MysqlLink:
     def many(self, *calls: tuple[Any, ...]) -> list[Answer]:
         """Run named statements in one round trip, but for what has to be found out step by step."""
         if calls and calls[0][0] == _LEVELS:
-            return levels(self.run, self._statements, [values for _, *values in calls])
+            return levels(self.run, self._statements, self._clock, [values for _, *values in calls])
+        if calls and calls[0][0] == _DEMAND:
+            return self.run([demand(self._statements, *values) for _, *values in calls])
         return self.run([self._statements[name].fill(values) for name, *values in calls])
 
     def query(self, sql: str, values: Sequence[Value]) -> Answer:

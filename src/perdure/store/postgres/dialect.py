@@ -193,6 +193,19 @@ class PostgresDialect:
         """Apply writes, run statements and commit."""
         batch.conclude(link, self._statements, writes, ends, calls)
 
+    def beat(
+        self,
+        link: PostgresLink,
+        worker_id: str,
+        lease_us: int,
+        *,
+        owned: bool,  # noqa: ARG002 - it is one statement
+    ) -> Sequence[tuple[Any, ...]] | None:
+        """See `Dialect`."""
+        beat = ("heartbeat", lease_us, worker_id) if lease_us > 0 else ("leave", worker_id)
+        rows = link.execute(*beat).rows
+        return [row for row in rows if row[0] is not None] if rows else None
+
     def end_session(self, link: PostgresLink, session: str) -> None:
         """End the server's process for a connection that was lost, and wait until it is gone."""
         pid, _, started = session.partition(" ")

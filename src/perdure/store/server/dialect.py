@@ -189,6 +189,15 @@ class Dialect(Protocol[L]):
         """
         ...
 
+    def beat(self, link: L, worker_id: str, lease_us: int, *, owned: bool) -> Sequence[tuple[Any, ...]] | None:
+        """Extend a live worker's lease, or end it if ``lease_us`` is 0.
+
+        Returns:
+            (id, epoch, inbox_n) of each run that it owns, which may be left out unless ``owned``; None if it is not
+            live.
+        """
+        ...
+
     def end_session(self, link: L, session: str) -> None:
         """See to it that the server does no more for a connection that was lost: it may not have noticed."""
         ...

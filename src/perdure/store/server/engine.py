@@ -46,6 +46,8 @@ _PATIENCE_US = 10_000_000
 _SHORTEST_BEAT_S = 0.3
 _BLIND_S = 2.0
 """Where no hints come, everything is taken to have changed after this time."""
+_CROWD, _MOST_PATIENCE = 10, 2.0
+"""An idle worker among more than so many takes its time, up to so many times as long: the others look, too."""
 R = TypeVar("R")
 
 
@@ -77,6 +79,9 @@ class ServerStore(Generic[L]):
         self._heard = 0
         """Of these, those of the connection there is."""
         self._writes = 0
+        self._beats = lease.Beats()
+        self._live = 1
+        """How many workers there were lately."""
         """Batches of this process after which something may be due."""
         self._quiet_until = 0
         self.quiet_until: Callable[[], int] = lambda: self._quiet_until
@@ -209,6 +214,7 @@ class ServerStore(Generic[L]):
 
         def over(error: Exception | None) -> None:
             links.give_back("write")
+            self._beats.stirs += 1
             if error is None:
                 self._tell(batch)
             else:
@@ -226,7 +232,10 @@ class ServerStore(Generic[L]):
     def _commit(self, batch: Sequence[Write], failed: Exception | None = None) -> list[Outcome]:
         work = Committing(self._dialect, batch, self._tails, failed)
         work.hurry = self._is_blocked(batch)
-        outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
+        try:
+            outcomes = self._transact("write", work, lambda promise: list(promise.outcomes))
+        finally:
+            self._beats.stirs += 1
         if work.hurry:
             self._note_blocked(batch, outcomes)
         self._tell(batch)
@@ -250,7 +259,10 @@ class ServerStore(Generic[L]):
             self._note(answer, claiming.outlook, before)
             return answer
 
-        answer = self._transact("work", work, lambda _: claiming.answer)
+        try:
+            answer = self._transact("work", work, lambda _: claiming.answer)
+        finally:
+            self._beats.stirs += claiming.outlook.due
         # Known only now: what a claim that fails has appended is in no log.
         self._tails.update({one.append.run_id: one.append.events[-1].seq for one in answer.taken})
         return answer
@@ -282,11 +294,11 @@ class ServerStore(Generic[L]):
         if lease_us > 0:
             limit = min(limit, max(_SHORTEST_BEAT_S, lease_us / 3_000_000))
         with self._opened().lend("lease", limit) as link:
-            return lease.heartbeat(link, worker_id, lease_us)
+            return self._beats.beat(self._dialect, link, worker_id, lease_us)
 
     def owned(self, worker_id: str) -> dict[str, tuple[int, int]]:
         """Return run id to (epoch, inbox_n) of every run the worker owns."""
-        return self._read(lambda link: lease.as_owned(link.execute("owned", worker_id)))
+        return self._read(lambda link: lease.as_owned(link.execute("owned", worker_id).rows))
 
     def sweep(self) -> list[str]:
         """Mark workers whose lease has ended as dead. Asks only when a lease that is known may have ended."""
@@ -294,7 +306,7 @@ class ServerStore(Generic[L]):
         if now < self._next_sweep:
             return []
         with links.lend("work") as link:
-            due, first = link.execute("sweep_due").rows[0]
+            due, first, self._live = link.execute("sweep_due").rows[0]
             now = self._clock.now()
             later = now + _LONGEST_BLIND_US
             self._next_sweep = min(later, int(first)) if first is not None else later
@@ -354,11 +366,12 @@ class ServerStore(Generic[L]):
         return self._read(lambda link: bool(link.execute("sees", mark).rows[0][0]))
 
     def change_count(self) -> int:
-        """Return a number that changes when a hint of another process has come; without hints, every `_BLIND_S`."""
+        """Return a number that changes when a hint of another process has come; without hints, now and then."""
         if not self._hints_come:
             self._opened()
             now = time.monotonic()
-            if now - self._changed_at >= _BLIND_S:
+            patience = min(max(self._live / _CROWD, 1.0), _MOST_PATIENCE) if self._beats.is_idle else 1.0
+            if now - self._changed_at >= _BLIND_S * patience:
                 self._changed_at = now
                 self._changes += 1
             return self._changes

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.model.run import Heartbeat, lost_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perdure.model.run import WorkerRow
-    from perdure.store.server.dialect import Link, Result
+    from perdure.store.server.dialect import Dialect, L, Link
+
+_PASSED: Final = 5
+"""So many heartbeats in a row may not ask what their worker owns, where that is a statement of its own."""
 
 
 def register(link: Link, worker: WorkerRow) -> None:
@@ -16,18 +21,38 @@ def register(link: Link, worker: WorkerRow) -> None:
     link.execute("insert_worker", *worker)
 
 
-def heartbeat(link: Link, worker_id: str, lease_us: int) -> Heartbeat:
-    """Extend or end a live worker's lease and say what it owns."""
-    change = ("heartbeat", lease_us, worker_id) if lease_us > 0 else ("leave", worker_id)
-    beaten, owned = link.many(change, ("owned", worker_id))
-    if beaten.affected != 1:
-        return Heartbeat(alive=False, owned={})
-    return Heartbeat(lease_us > 0, as_owned(owned))
-
-
-def as_owned(result: Result) -> dict[str, tuple[int, int]]:
+def as_owned(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[int, int]]:
     """Return run id to (epoch, inbox_n)."""
-    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in result.rows}
+    return {run_id: (epoch, inbox_n) for run_id, epoch, inbox_n in rows}
+
+
+class Beats:
+    """The heartbeats of one process: one statement each while its workers have nothing to do."""
+
+    def __init__(self) -> None:
+        self._idle: dict[str, tuple[int, int]] = {}
+        """Worker that owned nothing, to when that was, and how often it was not asked for since."""
+        self.stirs: int = 0
+        """How many claims and batches have ended, however they did: after each a worker may own more."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the workers of this process own nothing."""
+        return bool(self._idle) and all(since == self.stirs for since, _ in list(self._idle.values()))
+
+    def beat(self, dialect: Dialect[L], link: L, worker_id: str, lease_us: int) -> Heartbeat:
+        """Extend or end a live worker's lease and say what it owns."""
+        stirs = self.stirs
+        since, passed = self._idle.pop(worker_id, (-1, 0))
+        # Now and then in any case: a server may still finish what it was asked for long ago.
+        asks = since != stirs or passed == _PASSED
+        rows = dialect.beat(link, worker_id, lease_us, owned=asks)
+        if rows is None:
+            return Heartbeat(alive=False, owned={})
+        owned = as_owned(rows)
+        if not owned and lease_us > 0:
+            self._idle[worker_id] = (stirs, 0 if asks else passed + 1)
+        return Heartbeat(lease_us > 0, owned)
 
 
 def sweep(link: Link, now: int) -> list[str]:

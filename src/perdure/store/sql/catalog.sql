@@ -140,12 +140,6 @@ select id, manifest from perdure.release_tree order by id
 -- delete_blobs: contents that nobody needs
 delete from perdure.definition_blob where sha256 in (?)
 
--- parked_codes: the codes of runs that are parked because they cannot be run
-select distinct r.code from perdure.run as r where r.status = 'parked' and r.queue in (?) and r.detail like ?
-
--- carriers: what live workers carry, and whose version hosts they are
-select versions, parent from perdure.worker where state = 'live'
-
 -- release_versions: the versions that came with a release first and are not purged
 select id from perdure.definition_version where release_id = ? and status <> 'purged' order by id
 

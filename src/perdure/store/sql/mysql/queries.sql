@@ -196,7 +196,7 @@ where id = ? and state = 'live'
 -- owned: what a worker owns
 select id, epoch, inbox_n from run where owner = ?
 
--- sweep_due: whether a sweep would change anything, and when the next lease ends
+-- sweep_due: whether a sweep would change anything, when the next lease ends, and how many workers live
 select
     exists (
         select 1 from worker
@@ -205,7 +205,8 @@ select
         select 1 from run as r
         where r.owner is not null and not exists (select 1 from worker as w where w.id = r.owner)
     ),
-    (select min(expires_at) from worker where state = 'live')
+    (select min(expires_at) from worker where state = 'live'),
+    (select count(*) from worker where state = 'live')
 
 -- expired: workers whose lease has ended
 select id from worker
@@ -225,7 +226,10 @@ delete from worker
 where state <> 'live' and not exists (select 1 from run as r where r.owner = worker.id)
 
 -- gone: whether there are workers to take over from
-select 1 from worker where state <> 'live' limit 1
+(select ?, null, null from worker where state <> 'live' limit 1)
+
+-- took: how long the statement has taken until here, in microseconds, and when it began
+select ?, timestampdiff(microsecond, now(6), sysdate(6)), timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))
 
 -- level_plain: the highest priority in a gap that runs without a key wait with, and the first time of them
 select

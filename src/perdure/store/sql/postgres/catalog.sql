@@ -17,8 +17,30 @@ select min(f.code) from (
     select min(n.code) as code from perdure.lane as n where n.queue = $1::text and n.code > $2::text
 ) as f
 
--- bereft_codes: the codes of runs whose worker is gone, and since when the first is
-select r.code, min(r.updated_at) from perdure.run as r
+-- demand: what runs need code for: (what, code or versions, since when, whose), one round trip of one statement
+select 'bereft' as what, r.code as code, min(r.updated_at) as since, null::text as whose
+from perdure.run as r
 inner join perdure.worker as w on r.owner = w.id
 where w.state <> 'live' and r.queue = any($1::text [])
 group by r.code
+union all
+select distinct 'parked', r.code, null::bigint, null::text
+from perdure.run as r
+where r.status = 'parked' and r.queue = any($1::text []) and r.detail like $2::text
+union all
+select 'carried', w.versions, null::bigint, w.parent
+from perdure.worker as w
+where w.state = 'live'
+union all
+select
+    'waits',
+    (
+        select min(f.code) from (
+            select min(r.code) as code from perdure.run as r
+            where r.queue = q.queue and r.partition_key is null and r.code > '' and r.wake_at is not null
+            union all
+            select min(n.code) as code from perdure.lane as n where n.queue = q.queue and n.code > ''
+        ) as f
+    ),
+    null::bigint, q.queue
+from unnest($1::text []) as q (queue)

@@ -213,20 +213,30 @@ insert into perdure.worker (
 )
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing
 
--- heartbeat: extend a live worker's lease, never an upsert
-update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now + ?
-from (select perdure.clock() as now) as t
-where id = ? and state = 'live'
+-- heartbeat: extend a live worker's lease, never an upsert; and what it owns, or a row of nothing
+with beaten as (
+    update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now + ?
+    from (select perdure.clock() as now) as t
+    where id = ? and state = 'live'
+    returning w.id
+)
 
--- leave: end a worker's life
-update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now, state = 'left'
-from (select perdure.clock() as now) as t
-where id = ? and state = 'live'
+select r.id, r.epoch, r.inbox_n from beaten left join perdure.run as r on beaten.id = r.owner
+
+-- leave: end a worker's life; and what it owns, or a row of nothing
+with beaten as (
+    update perdure.worker as w set heartbeat_at = t.now, expires_at = t.now, state = 'left'
+    from (select perdure.clock() as now) as t
+    where id = ? and state = 'live'
+    returning w.id
+)
+
+select r.id, r.epoch, r.inbox_n from beaten left join perdure.run as r on beaten.id = r.owner
 
 -- owned: what a worker owns
 select id, epoch, inbox_n from perdure.run where owner = ?
 
--- sweep_due: whether a sweep would change anything, and when the next lease ends
+-- sweep_due: whether a sweep would change anything, when the next lease ends, and how many workers live
 select
     exists (
         select 1 from perdure.worker where state <> 'live' or expires_at <= (select perdure.clock())
@@ -234,7 +244,8 @@ select
         select 1 from perdure.run as r
         where r.owner is not null and not exists (select 1 from perdure.worker as w where w.id = r.owner)
     ),
-    (select min(expires_at) from perdure.worker where state = 'live')
+    (select min(expires_at) from perdure.worker where state = 'live'),
+    (select count(*) from perdure.worker where state = 'live')
 
 -- expired: workers whose lease has ended
 select id from perdure.worker where state = 'live' and expires_at <= (select perdure.clock()) order by id

@@ -16,9 +16,27 @@ select min(f.code) from (
     select min(n.code) as code from lane as n where n.queue = ?1 and n.code > ?2
 ) as f
 
--- bereft_codes: the codes of runs whose worker is gone, and since when the first is
-select r.code, min(r.updated_at) from run as r
+-- demand: what runs need code for: (what, code or versions, since when, whose)
+select 'bereft', r.code, min(r.updated_at), null from run as r
 where
     r.status = 'running' and r.owner in (select w.id from worker as w where w.state <> 'live')
     and r.queue in (select value from json_each(?1))
 group by r.code
+union all
+select distinct 'parked', r.code, null, null from run as r
+where r.status = 'parked' and r.queue in (select value from json_each(?1)) and r.detail like ?2
+union all
+select 'carried', w.versions, null, w.parent from worker as w where w.state = 'live'
+union all
+select
+    'waits',
+    (
+        select min(f.code) from (
+            select min(r.code) as code from run as r
+            where r.queue = q.value and r.partition_key is null and r.code > '' and r.wake_at is not null
+            union all
+            select min(n.code) as code from lane as n where n.queue = q.value and n.code > ''
+        ) as f
+    ),
+    null, q.value
+from json_each(?1) as q
