@@ -54,20 +54,21 @@ def fill(database: Database, first: int, last: int, *, analyzed: bool) -> None:
         database.execute("analyze")
 
 
+def reads(store: Store, database: Database) -> int:
+    """Give how many rows and index entries were read so far."""
+    with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
+        link.query("select pg_stat_force_next_flush()", ())
+        link.query("select 1", ())
+        return int(database.execute(READ)[0][0])
+
+
 def claim_cost(store: Store, database: Database, count: int = 5) -> int:
     """Claim, and give how many rows and index entries were read for it."""
-    with store.inner._opened().lend("work") as link:  # type: ignore[attr-defined]
-
-        def flush() -> int:
-            link.query("select pg_stat_force_next_flush()", ())
-            link.query("select 1", ())
-            return int(database.execute(READ)[0][0])
-
-        before = flush()
+    before = reads(store, database)
     claimed = store.claim(ClaimRequest("w1", ("default",), ("0 order",), count, take_over=True), claims_for("w1"))
     assert claimed is not None
     assert len(claimed.taken) == count
-    return flush() - before
+    return reads(store, database) - before
 
 
 @pytest.mark.parametrize("analyzed", [True, False])
@@ -83,6 +84,18 @@ def test_a_claim_reads_little_more_than_it_takes(store: Store, database: Databas
     fill(database, 1, 5_000, analyzed=True)
     claim_cost(store, database)
     assert claim_cost(store, database, 50) < 50 * 40
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+def test_a_look_for_needed_code_reads_no_more_where_more_runs_wait(
+    store: Store, database: Database, analyzed: bool
+) -> None:
+    """Every worker takes one every few seconds, whether it has anything to do or not."""
+    fill(database, 1, 8_000, analyzed=analyzed)
+    before = reads(store, database)
+    found = store.catalog.demand(("default", "other", "empty"), store.now())
+    assert found.due.keys() == {"0 order", "0 unknown"}
+    assert reads(store, database) - before < 300
 
 
 def test_what_is_not_claimed_costs_nothing_where_runs_have_keys(store: Store, database: Database) -> None:

@@ -9,10 +9,13 @@ insert into perdure.definition_blob (sha256, codec, raw_size, data, canonical, s
 values (?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing
 
--- next_code: the first code behind another that runs of a queue wait with
+-- next_code: the first code behind another that runs of a queue wait with; asked for as `min`, all would be read
 select min(f.code) from (
-    select min(r.code) as code from perdure.run as r
-    where r.queue = $1::text and r.partition_key is null and r.code > $2::text and r.wake_at is not null
+    (
+        select r.code from perdure.run as r
+        where r.queue = $1::text and r.partition_key is null and r.code > $2::text and r.wake_at is not null
+        order by r.partition_key, r.code limit 1
+    )
     union all
     select min(n.code) as code from perdure.lane as n where n.queue = $1::text and n.code > $2::text
 ) as f
@@ -36,8 +39,11 @@ select
     'waits',
     (
         select min(f.code) from (
-            select min(r.code) as code from perdure.run as r
-            where r.queue = q.queue and r.partition_key is null and r.code > '' and r.wake_at is not null
+            (
+                select r.code from perdure.run as r
+                where r.queue = q.queue and r.partition_key is null and r.code > '' and r.wake_at is not null
+                order by r.partition_key, r.code limit 1
+            )
             union all
             select min(n.code) as code from perdure.lane as n where n.queue = q.queue and n.code > ''
         ) as f
