@@ -51,7 +51,7 @@ async def test_what_was_sold_is_what_is_recorded(
 async def test_what_was_sold_is_what_is_recorded_after_many_kills(
     spawn: Spawner, new_place: NewPlace, tmp_db: str, dialect: str
 ) -> None:
-    assert await apart(spawn, tmp_db, new_place(dialect), runs=400, kills=30, dies=0.03) >= 50
+    assert await apart(spawn, tmp_db, new_place(dialect), runs=400, kills=40, dies=0.03) >= 50
 
 
 async def inside(spawn: Spawner, database: Database, kind: str, runs: int, **harm: Any) -> Fleet:
