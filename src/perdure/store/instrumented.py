@@ -37,7 +37,6 @@ class Instrumented:
 
     def __init__(self, inner: Store, translate: Callable[[Exception], Exception | None] | None = None) -> None:
         self.inner = inner
-        self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
         self.log_ends: Callable[[], CacheStats] = inner.log_ends
@@ -48,6 +47,11 @@ class Instrumented:
         self._commit_seconds = 0.0
         self._writes = 0
         self._refused = 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend is like; what depends on the connection is known once it is open."""
+        return self.inner.capabilities
 
     def counters(self) -> dict[str, float]:
         """Return what was counted so far: ``<call>_calls``, ``<call>_seconds``; for commits also ``commit_writes``."""

@@ -38,7 +38,6 @@ def test_a_worker_that_owned_nothing_is_asked_now_and_then() -> None:
     for _ in range(2 * lease._PASSED + 3):
         assert beat(beats, server).alive
     assert server.asked == [True, *[False] * lease._PASSED, True, *[False] * lease._PASSED, True]
-    assert beats.is_idle
 
 
 def test_after_a_claim_or_a_batch_it_is_asked_at_once() -> None:
@@ -46,7 +45,6 @@ def test_after_a_claim_or_a_batch_it_is_asked_at_once() -> None:
     beat(beats, server)
     server.owned = [("run-1", 1, 0)]
     beats.stirs += 1
-    assert not beats.is_idle
     assert beat(beats, server).owned == {"run-1": (1, 0)}
 
 
@@ -56,7 +54,22 @@ def test_a_worker_that_owns_something_is_asked_each_time() -> None:
     for _ in range(4):
         assert beat(beats, server).owned == {"run-1": (1, 0)}
     assert server.asked == [True] * 4
-    assert not beats.is_idle
+
+
+def test_who_has_nothing_to_do_is_more_patient_the_more_there_are() -> None:
+    beats, server = Beats(), Server()
+    beats.fleet = 15
+    assert beats.patience == 1
+    beat(beats, server)
+    assert beats.patience == 1.5
+    for fleet, patience in ((1, 1), (10, 1), (20, 2), (1000, 2)):
+        beats.fleet = fleet
+        assert beats.patience == patience
+    beats.stirs += 1
+    assert beats.patience == 1
+    server.owned = [("run-1", 1, 0)]
+    beat(beats, server)
+    assert beats.patience == 1
 
 
 def test_each_worker_is_known_by_itself() -> None:

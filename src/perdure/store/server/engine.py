@@ -46,8 +46,6 @@ _PATIENCE_US = 10_000_000
 _SHORTEST_BEAT_S = 0.3
 _BLIND_S = 2.0
 """Where no hints come, everything is taken to have changed after this time."""
-_CROWD, _MOST_PATIENCE = 10, 2.0
-"""An idle worker among more than so many takes its time, up to so many times as long: the others look, too."""
 R = TypeVar("R")
 
 
@@ -79,10 +77,8 @@ class ServerStore(Generic[L]):
         self._heard = 0
         """Of these, those of the connection there is."""
         self._writes = 0
-        self._beats = lease.Beats()
-        self._live = 1
-        """How many workers there were lately."""
         """Batches of this process after which something may be due."""
+        self._beats = lease.Beats()
         self._quiet_until = 0
         self.quiet_until: Callable[[], int] = lambda: self._quiet_until
         """Return until when nothing will be due of which no hint comes."""
@@ -103,6 +99,7 @@ class ServerStore(Generic[L]):
             links.close()
             raise
         self._links = links
+        self.capabilities = self._dialect.capabilities._replace(hints=self._hints_come)
         if self._hints_come:
             self._hints = Hints(self._send_hint)
 
@@ -306,7 +303,7 @@ class ServerStore(Generic[L]):
         if now < self._next_sweep:
             return []
         with links.lend("work") as link:
-            due, first, self._live = link.execute("sweep_due").rows[0]
+            due, first, self._beats.fleet = link.execute("sweep_due").rows[0]
             now = self._clock.now()
             later = now + _LONGEST_BLIND_US
             self._next_sweep = min(later, int(first)) if first is not None else later
@@ -370,8 +367,7 @@ class ServerStore(Generic[L]):
         if not self._hints_come:
             self._opened()
             now = time.monotonic()
-            patience = min(max(self._live / _CROWD, 1.0), _MOST_PATIENCE) if self._beats.is_idle else 1.0
-            if now - self._changed_at >= _BLIND_S * patience:
+            if now - self._changed_at >= _BLIND_S * self._beats.patience:
                 self._changed_at = now
                 self._changes += 1
             return self._changes

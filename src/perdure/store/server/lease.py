@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _PASSED: Final = 5
 """So many heartbeats in a row may not ask what their worker owns, where that is a statement of its own."""
+_CROWD: Final = 10
+_MOST_PATIENCE: Final = 2.0
 
 
 def register(link: Link, worker: WorkerRow) -> None:
@@ -34,11 +36,14 @@ class Beats:
         """Worker that owned nothing, to when that was, and how often it was not asked for since."""
         self.stirs: int = 0
         """How many claims and batches have ended, however they did: after each a worker may own more."""
+        self.fleet: int = 1
+        """How many workers there were lately."""
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the workers of this process own nothing."""
-        return bool(self._idle) and all(since == self.stirs for since, _ in list(self._idle.values()))
+    def patience(self) -> float:
+        """How many times as long as else a worker rests that has nothing to do: in a large fleet others look, too."""
+        idle = bool(self._idle) and all(since == self.stirs for since, _ in list(self._idle.values()))
+        return min(max(self.fleet / _CROWD, 1.0), _MOST_PATIENCE) if idle else 1.0
 
     def beat(self, dialect: Dialect[L], link: L, worker_id: str, lease_us: int) -> Heartbeat:
         """Extend or end a live worker's lease and say what it owns."""
