@@ -80,6 +80,8 @@ class StoreOptions(NamedTuple):
 class Store(Protocol):
     """One database. Every method may raise `StoreUnavailable` (try again later) or `StoreCorrupt`."""
 
+    capabilities: Capabilities
+    """What this backend is like. Constant, but that it is known only after `open` whether hints come."""
     quiet_until: Callable[[], int]
     """Returns until when, by its clock, a claim like the last would find nothing that `change_count` does not tell of;
     0 where that is not known. No round trip: it keeps idle workers from asking."""
@@ -88,11 +90,6 @@ class Store(Protocol):
 
     log_ends: Callable[[], CacheStats]
     """Returns how often this process knew the end of a log that it appends to. No round trip."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this backend is like. Constant, but that it is known only after `open` whether hints come."""
-        ...
 
     catalog: Catalog
     """What this database knows of versions. Usable while the store is open."""

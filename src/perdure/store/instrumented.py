@@ -37,6 +37,7 @@ class Instrumented:
 
     def __init__(self, inner: Store, translate: Callable[[Exception], Exception | None] | None = None) -> None:
         self.inner = inner
+        self.capabilities: Capabilities = inner.capabilities
         self.now: Callable[[], int] = inner.now
         self.quiet_until: Callable[[], int] = inner.quiet_until
         self.log_ends: Callable[[], CacheStats] = inner.log_ends
@@ -47,11 +48,6 @@ class Instrumented:
         self._commit_seconds = 0.0
         self._writes = 0
         self._refused = 0
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the backend is like; what depends on the connection is known once it is open."""
-        return self.inner.capabilities
 
     def counters(self) -> dict[str, float]:
         """Return what was counted so far: ``<call>_calls``, ``<call>_seconds``; for commits also ``commit_writes``."""
@@ -129,6 +125,7 @@ class Instrumented:
     def open(self) -> None:
         """See `perdure.store.base.Store.open`."""
         self._call("open", self.inner.open)
+        self.capabilities = self.inner.capabilities
 
     def close(self) -> None:
         """See `perdure.store.base.Store.close`."""
