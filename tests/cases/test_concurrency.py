@@ -82,7 +82,7 @@ async def test_case_con_06(world: World, runs: int) -> None:
     engines = [world.engine(name=f"W{n}", evict_after="50ms") for n in range(4)]
     await asyncio.gather(*(engine.open() for engine in engines))
     starts: list[Coroutine[Any, Any, perdure.Run[Any]]] = [
-        engines[n % 4].start(("all_of", "first_of")[n % 2], due=0.8, id=f"r{n}") for n in range(runs)
+        engines[n % 4].start(("all_of", "first_of")[n % 2], due=3.0, id=f"r{n}") for n in range(runs)
     ]
     handles: list[perdure.Run[Any]] = await asyncio.gather(*starts)
     assert [await handle.result(timeout=30) for handle in handles] == ["all", "first"] * (runs // 2)
