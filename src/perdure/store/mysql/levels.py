@@ -54,14 +54,12 @@ def levels(
     """
     found: list[list[tuple[Any, ...]]] = [[] for _ in asked]
     lines = [line for place, values in enumerate(asked) for line in _lines(place, *values)]
-    gone, took = known["gone"].fill((_GONE,)), known["took"].fill((_TOOK,))
+    gone, took = [known["gone"].fill((_GONE,))], known["took"].fill((_TOOK,))
     others: list[list[tuple[Any, ...]]] = [[] for _ in asked]
-    spent, first = 0, True
-    while lines or first:
-        parts = [known[line.name].fill((*line[2:], number)) for number, line in enumerate(lines)]
-        if first:
-            parts.insert(0, gone)
-        first = False
+    spent = 0
+    while lines or gone:
+        parts = [*gone, *(known[line.name].fill((*line[2:], number)) for number, line in enumerate(lines))]
+        gone = []
         unions = [
             _UNION.join([*parts[start : start + _AT_ONCE], took]) for start in range(0, len(parts), _AT_ONCE)
         ]  # fmt: skip
